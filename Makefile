@@ -1,0 +1,49 @@
+# The commands of the README. The build itself is CMake's: see CMakePresets.json.
+
+JOBS ?= $(shell nproc)
+# DEPS=skip leaves the system's packages alone.
+DEPS ?= install
+
+.PHONY: help install-deps build demo test soak check format clean
+
+help:
+	@echo "make demo          install what is missing, build, and train on Fashion-MNIST"
+	@echo "make test          install what is missing, build, and run the tests"
+	@echo "make build         build into build/"
+	@echo "make check         check format, layers and documents"
+	@echo "make format        format every source"
+	@echo "make soak          run what is too long for every change; the result is docs/soak.md"
+	@echo "make install-deps  install the Debian packages that are missing"
+	@echo "make clean         remove every build folder"
+
+install-deps:
+ifneq ($(DEPS),skip)
+	@scripts/install-deps
+endif
+
+build: install-deps
+	@cmake --preset release
+	@cmake --build --preset release -j $(JOBS)
+
+demo: build
+	build/bin/fashion_mnist
+
+test: build
+	@ctest --preset release -j $(JOBS)
+
+soak: install-deps
+ifneq ($(DEPS),skip)
+	@scripts/install-deps --soak
+endif
+	@scripts/soak -j $(JOBS)
+
+check: install-deps
+	@scripts/check-format
+	@scripts/check-layers
+	@scripts/check-readme
+
+format: install-deps
+	@scripts/check-format --fix
+
+clean:
+	rm -rf build build-*/
