@@ -8,7 +8,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
 set(CMAKE_ARCHIVE_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
 
-set(TUTTI_WARNINGS -Wall -Wextra -Wshadow -Wpedantic -Werror)
+set(TUTTI_WARNINGS -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Werror)
 
 if(TUTTI_SANITIZE)
   add_compile_options(-fsanitize=${TUTTI_SANITIZE} -fno-omit-frame-pointer

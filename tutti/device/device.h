@@ -1,0 +1,69 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tutti/base/status.h"
+#include "tutti/base/team.h"
+#include "tutti/device/pool.h"
+#include "tutti/device/resource_store.h"
+#include "tutti/device/variable_store.h"
+#include "tutti/tensor/buffer.h"
+
+namespace tutti {
+
+// The name of a device, "/job:worker/task:1/cpu:0". A requested name may leave parts out.
+struct DeviceName {
+  std::optional<std::string> job;
+  std::optional<int> task;
+  std::optional<std::string> type;
+  std::optional<int> index;
+
+  static absl::StatusOr<DeviceName> Parse(std::string_view text);
+  std::string ToString() const;
+  // Does `full` have every part that this one names?
+  bool Matches(const DeviceName& full) const;
+};
+
+// How the bytes of an arena are had. A communicator provides memory that it has registered.
+class Allocator {
+ public:
+  virtual ~Allocator() = default;
+  virtual std::string_view kind() const = 0;
+  virtual BufferRef Allocate(size_t bytes) = 0;  // empty when there is not enough
+};
+
+// Where kernels run: a lane of compute with its own cores and memory, and the variables and queues that live
+// there. Thread-safe.
+class Device {
+ public:
+  // `name` must be complete.
+  Device(std::string name, int cores);
+
+  const std::string& name() const { return name_; }
+  const DeviceName& parsed_name() const { return parsed_; }
+  std::string_view type() const { return *parsed_.type; }  // "cpu": chooses kernels
+  const Team& team() const { return team_; }
+  MemoryPool& pool() { return pool_; }
+  VariableStore& variables() { return variables_; }
+  ResourceStore& resources() { return resources_; }
+
+  // The allocator for arenas of a kind; "" is ordinary memory. Null when there is none of that kind.
+  Allocator* allocator(std::string_view kind);
+  void AddAllocator(std::unique_ptr<Allocator> allocator);
+
+ private:
+  const std::string name_;
+  const DeviceName parsed_;
+  const Team team_;
+  MemoryPool pool_;
+  VariableStore variables_;
+  ResourceStore resources_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Allocator>> allocators_;
+};
+
+}  // namespace tutti

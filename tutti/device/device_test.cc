@@ -1,0 +1,69 @@
+#include "tutti/device/device.h"
+
+#include <gtest/gtest.h>
+
+#include "tutti/device/layout.h"
+
+namespace tutti {
+namespace {
+
+TEST(DeviceName, ParsesWholeAndPartialNames) {
+  const auto full = DeviceName::Parse("/job:worker/task:1/cpu:0");
+  ASSERT_TRUE(full.ok());
+  EXPECT_EQ(full->ToString(), "/job:worker/task:1/cpu:0");
+  EXPECT_TRUE(DeviceName::Parse("/cpu:0")->Matches(*full));
+  EXPECT_TRUE(DeviceName::Parse("")->Matches(*full));
+  EXPECT_FALSE(DeviceName::Parse("/task:2")->Matches(*full));
+  EXPECT_EQ(MessageOf(DeviceName::Parse("cpu:0").status()),
+            "device \"cpu:0\" should start with /, as in /job:worker/task:1/cpu:0");
+  EXPECT_FALSE(DeviceName::Parse("/task:x").ok());
+}
+
+TEST(MemoryPool, ReusesBlocksAndOutlivesItsTensors) {
+  Tensor survivor;
+  {
+    MemoryPool pool;
+    const void* first;
+    {
+      const Tensor t = *pool.Allocate(kFloat32, {1000});
+      first = t.raw();
+      EXPECT_GE(pool.usage().in_use, 4000);
+    }
+    EXPECT_EQ(pool.usage().in_use, 0);
+    EXPECT_EQ(pool.Allocate(kFloat32, {1001})->raw(), first);
+    survivor = *pool.Allocate(kFloat32, {10});
+    for (int64_t size : {0, 1, 64, 255, 256, 257, 4096, 100000}) {
+      const Tensor t = *pool.Allocate(kUInt8, {size});
+      EXPECT_GE(int64_t(t.buffer()->size()), size);
+    }
+  }
+  survivor.values<float>()[9] = 1;
+}
+
+TEST(VariableState, CopiesOnlyWhenSomebodyHoldsTheOldValue) {
+  VariableState state("w");
+  EXPECT_EQ(MessageOf(state.Read().status()),
+            "variable \"w\" has no value yet; call Session::Initialize() or Assign first");
+  state.Assign(Tensor::Of<float>({2}, {1, 2}));
+  const void* before = state.Read()->raw();
+  const auto add_one = [](Tensor& value) {
+    for (float& v : value.values<float>()) v += 1;
+    return absl::OkStatus();
+  };
+  ASSERT_TRUE(state.Modify(add_one).ok());
+  EXPECT_EQ(state.Read()->raw(), before);
+  const Tensor snapshot = *state.Read();
+  ASSERT_TRUE(state.Modify(add_one).ok());
+  EXPECT_NE(state.Read()->raw(), before);
+  EXPECT_EQ(snapshot.values<float>()[0], 2);
+  EXPECT_EQ(state.Read()->values<float>()[0], 3);
+}
+
+TEST(Layout, CountsPaddedBlocks) {
+  EXPECT_EQ(Layout().Bytes(kFloat32, {2, 3, 4, 5}), 480u);
+  EXPECT_EQ(Layout("aBcd8b").Bytes(kFloat32, {2, 3, 4, 5}), 2u * 8 * 4 * 5 * 4);
+  EXPECT_EQ(Layout("ABcd8b8a").Bytes(kFloat32, {10, 3, 1, 1}), 16u * 8 * 4);
+}
+
+}  // namespace
+}  // namespace tutti

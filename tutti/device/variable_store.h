@@ -1,0 +1,66 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/status.h"
+#include "tutti/tensor/tensor.h"
+
+namespace tutti {
+
+// The value of one variable, copied on write: reading takes a reference; an update works in place when nobody
+// else holds one and in a fresh copy otherwise. So a snapshot costs nothing and never changes. Thread-safe.
+class VariableState {
+ public:
+  explicit VariableState(std::string name) : name_(std::move(name)) {}
+  const std::string& name() const { return name_; }
+
+  bool initialized() const;
+
+  // The current value; FAILED_PRECONDITION, saying what to do, when there is none.
+  absl::StatusOr<Tensor> Read() const;
+
+  // Replaces the value. No copy: the variable shares the tensor's memory from now on.
+  void Assign(Tensor value);
+
+  // Calls update(value) with a tensor that may be changed: updates of one variable are atomic and come one
+  // after the other. `update` returns a Status; on an error of its own the value may be half changed, so
+  // updates check their arguments first.
+  template <typename Update>
+  absl::Status Modify(Update&& update) {
+    std::lock_guard lock(mutex_);
+    TUTTI_RETURN_IF_ERROR(MakeWritable());
+    return update(value_);
+  }
+
+  // Locks several variables in a fixed order. For fused updates.
+  std::mutex& mutex() { return mutex_; }
+  // Makes the value safe to change. REQUIRES: mutex() is held.
+  absl::Status MakeWritable();
+  Tensor& value_locked() { return value_; }
+
+ private:
+  const std::string name_;
+  mutable std::mutex mutex_;
+  Tensor value_;
+};
+
+// The variables of a device, by (container, name). Thread-safe; a state lives as long as the store or the
+// longest holder of it.
+class VariableStore {
+ public:
+  std::shared_ptr<VariableState> FindOrCreate(const std::string& container, const std::string& name);
+  std::vector<std::shared_ptr<VariableState>> List() const;
+  // Forgets the variables of a container. Plans that hold one keep it alive, but new ones do not see it.
+  void Clear(const std::string& container);
+
+ private:
+  mutable std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, std::shared_ptr<VariableState>> states_;
+};
+
+}  // namespace tutti

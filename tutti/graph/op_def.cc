@@ -1,0 +1,110 @@
+#include "tutti/graph/op_def.h"
+
+#include <fmt/format.h>
+
+#include "tutti/base/check.h"
+#include "tutti/graph/build.h"
+#include "tutti/graph/ops/register.h"
+
+namespace tutti {
+
+int OpDef::fixed_inputs() const { return int(inputs.size()) - (variadic() ? 1 : 0); }
+
+bool OpDef::IsVariableInput(int i) const {
+  return i < fixed_inputs() && inputs[i].starts_with('&');
+}
+
+std::string OpDef::InputName(int i) const {
+  if (i < fixed_inputs()) return inputs[i].substr(inputs[i].starts_with('&') ? 1 : 0);
+  const std::string& last = inputs.back();
+  return fmt::format("{}[{}]", last.substr(0, last.size() - 3), i - fixed_inputs());
+}
+
+const AttrDef* OpDef::FindAttr(std::string_view attr_name) const {
+  for (const AttrDef& attr : attrs) {
+    if (attr.name == attr_name) return &attr;
+  }
+  return nullptr;
+}
+
+OpRegistry& OpRegistry::Global() {
+  static OpRegistry* const registry = [] {
+    auto* made = new OpRegistry;
+    RegisterAllOps(*made);
+    return made;
+  }();
+  return *registry;
+}
+
+void OpRegistry::Add(OpDef def) {
+  TUTTI_CHECK(def.infer != nullptr);
+  std::string name = def.name;
+  const bool added = ops_.emplace(std::move(name), std::move(def)).second;
+  TUTTI_CHECK(added);
+}
+
+const OpDef* OpRegistry::Find(std::string_view name) const {
+  const auto it = ops_.find(name);
+  return it == ops_.end() ? nullptr : &it->second;
+}
+
+const AttrValue* InferContext::FindAttr(std::string_view name) const {
+  if (const AttrValue* given = tutti::FindAttr(spec_.attrs, name)) return given;
+  const AttrDef* declared = def_.FindAttr(name);
+  return declared != nullptr && declared->default_value ? &*declared->default_value : nullptr;
+}
+
+std::optional<Tensor> InferContext::ConstantInput(int i) const { return ConstantValue(spec_.inputs[i]); }
+
+void InferContext::SetOutput(int i, DType dtype, const Shape& shape) {
+  if (int(outputs_.size()) <= i) outputs_.resize(i + 1);
+  outputs_[i] = {dtype, shape};
+}
+
+std::string InferContext::DescribeInput(int i) const {
+  const Output& input = spec_.inputs[i];
+  return fmt::format("{} is {} {}", def_.InputName(i), NameOf(input.dtype()), input.shape().ToString());
+}
+
+absl::Status InferContext::RequireSameDType(int first) const {
+  for (int i = first + 1; i < num_inputs(); ++i) {
+    if (dtype(i) != dtype(first)) {
+      return Error("dtypes differ: {}, {}; use Cast on one of them", DescribeInput(first), DescribeInput(i));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InferContext::RequireDType(int i, DType wanted) const {
+  if (dtype(i) == wanted) return absl::OkStatus();
+  return Error("{}; expected {}", DescribeInput(i), NameOf(wanted));
+}
+
+absl::Status InferContext::RequireFloating(int i) const {
+  if (IsFloating(dtype(i))) return absl::OkStatus();
+  return Error("{}; expected a floating-point type", DescribeInput(i));
+}
+
+absl::Status InferContext::RequireIndex(int i) const {
+  if (dtype(i) == kInt32 || dtype(i) == kInt64) return absl::OkStatus();
+  return Error("{}; expected int32 or int64", DescribeInput(i));
+}
+
+absl::Status InferContext::RequireRank(int i, int rank) const {
+  if (!shape(i).has_rank() || shape(i).rank() == rank) return absl::OkStatus();
+  return Error("{}; expected {} dimension{}", DescribeInput(i), rank, rank == 1 ? "" : "s");
+}
+
+absl::Status InferContext::RequireRankAtLeast(int i, int rank) const {
+  if (!shape(i).has_rank() || shape(i).rank() >= rank) return absl::OkStatus();
+  return Error("{}; expected at least {} dimension{}", DescribeInput(i), rank, rank == 1 ? "" : "s");
+}
+
+absl::StatusOr<int> InferContext::NormalizeAxis(int64_t axis, int rank) const {
+  if (axis < -rank || axis >= rank) {
+    return Error("axis {} is out of range for {} dimensions; expected {} to {}", axis, rank, -rank, rank - 1);
+  }
+  return int(axis < 0 ? axis + rank : axis);
+}
+
+}  // namespace tutti
