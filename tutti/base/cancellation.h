@@ -10,9 +10,9 @@
 
 namespace tutti {
 
-// A request to stop, shared by everything that works for one step. Cancel() may be called from any thread,
-// any number of times; the first reason stays. Callbacks run once, on the thread that cancels, without the
-// lock held. Thread-safe; must outlive every registered callback.
+// A request to stop, shared by everything that works for one step. Cancel() may be called from any
+// thread, any number of times; the first reason stays. Callbacks run once, on the thread that
+// cancels, without the lock held. Thread-safe; must outlive every registered callback.
 class Cancellation {
  public:
   using Handle = uint64_t;
@@ -25,12 +25,12 @@ class Cancellation {
 
   void Cancel(absl::Status reason);
 
-  // Registers `callback` for the moment of cancellation. Returns kNone, and never calls it, when that moment
-  // has passed already.
+  // Registers `callback` for the moment of cancellation. Returns kNone, and never calls it, when
+  // that moment has passed already.
   Handle Register(std::function<void()> callback);
 
-  // After it returns the callback is neither running nor will it run, unless the caller is that callback.
-  // True if it had not run. The caller must not hold a lock that the callback takes.
+  // After it returns the callback is neither running nor will it run, unless the caller is that
+  // callback. True if it had not run. The caller must not hold a lock that the callback takes.
   bool Deregister(Handle handle);
 
   // Makes a used object fresh. REQUIRES: nothing is registered and nobody else uses it.

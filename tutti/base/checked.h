@@ -19,6 +19,8 @@ inline std::optional<int64_t> CheckedAdd(int64_t a, int64_t b) {
 }
 
 inline int64_t DivideRoundUp(int64_t a, int64_t b) { return (a + b - 1) / b; }
-inline int64_t RoundUp(int64_t a, int64_t multiple) { return DivideRoundUp(a, multiple) * multiple; }
+inline int64_t RoundUp(int64_t a, int64_t multiple) {
+  return DivideRoundUp(a, multiple) * multiple;
+}
 
 }  // namespace tutti

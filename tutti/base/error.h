@@ -5,8 +5,8 @@
 
 namespace tutti {
 
-// What kind of failure an Error is. The numbers are those of absl::StatusCode and of gRPC, so a code
-// crosses the wire unchanged.
+// What kind of failure an Error is. The numbers are those of absl::StatusCode and of gRPC, so a
+// code crosses the wire unchanged.
 enum class Code {
   kOk = 0,
   kCancelled = 1,
@@ -29,8 +29,8 @@ enum class Code {
 // "INVALID_ARGUMENT" and so on.
 const char* CodeName(Code code);
 
-// The one exception that Tutti's client API throws. The message says what failed, on which node, op and
-// device, what was expected, what was found, and what to do.
+// The one exception that Tutti's client API throws. The message says what failed, on which node, op
+// and device, what was expected, what was found, and what to do.
 class Error : public std::runtime_error {
  public:
   Error(Code code, const std::string& message) : std::runtime_error(message), code_(code) {}

@@ -26,8 +26,8 @@ spdlog::level::level_enum SpdlogLevel(LogLevel level) {
 
 spdlog::logger& Logger() {
   static const std::shared_ptr<spdlog::logger> logger = [] {
-    const auto mode =
-        std::getenv("NO_COLOR") != nullptr ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+    const auto mode = std::getenv("NO_COLOR") != nullptr ? spdlog::color_mode::never
+                                                         : spdlog::color_mode::automatic;
     auto made = std::make_shared<spdlog::logger>(
         "tutti", std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode));
     made->set_pattern("%H:%M:%S.%e %^%l%$ %v");

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <utility>
 
-// One line a message on stderr: time, level, text. The level is info; TUTTI_LOG=debug|info|warn|error|off
-// changes it. Thread-safe.
+// One line a message on stderr: time, level, text. The level is info;
+// TUTTI_LOG=debug|info|warn|error|off changes it. Thread-safe.
 namespace tutti {
 
 enum class LogLevel { kDebug, kInfo, kWarning, kError };

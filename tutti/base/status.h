@@ -9,8 +9,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-// Inside Tutti a failure is an absl::Status: it crosses threads and the wire. Only the client API throws,
-// through ThrowIfError and ValueOrThrow, so that there is one place where a Status becomes an Error.
+// Inside Tutti a failure is an absl::Status: it crosses threads and the wire. Only the client API
+// throws, through ThrowIfError and ValueOrThrow, so that there is one place where a Status becomes
+// an Error.
 namespace tutti {
 
 template <typename... Args>
@@ -18,9 +19,9 @@ absl::Status MakeStatus(absl::StatusCode code, fmt::format_string<Args...> forma
   return absl::Status(code, fmt::format(format, std::forward<Args>(args)...));
 }
 
-#define TUTTI_STATUS_MAKER(Name)                                                      \
-  template <typename... Args>                                                         \
-  absl::Status Name(fmt::format_string<Args...> format, Args&&... args) {             \
+#define TUTTI_STATUS_MAKER(Name)                                                       \
+  template <typename... Args>                                                          \
+  absl::Status Name(fmt::format_string<Args...> format, Args&&... args) {              \
     return MakeStatus(absl::StatusCode::k##Name, format, std::forward<Args>(args)...); \
   }
 TUTTI_STATUS_MAKER(Cancelled)
@@ -64,10 +65,9 @@ absl::Status StatusFromCurrentException();
 #define TUTTI_CONCAT_INNER(a, b) a##b
 #define TUTTI_CONCAT(a, b) TUTTI_CONCAT_INNER(a, b)
 
-#define TUTTI_RETURN_IF_ERROR(expr)                                \
-  do {                                                             \
-    if (absl::Status tutti_status_ = (expr); !tutti_status_.ok()) \
-      return tutti_status_;                                        \
+#define TUTTI_RETURN_IF_ERROR(expr)                                                     \
+  do {                                                                                  \
+    if (absl::Status tutti_status_ = (expr); !tutti_status_.ok()) return tutti_status_; \
   } while (false)
 
 #define TUTTI_ASSIGN_OR_RETURN(lhs, expr) \

@@ -18,7 +18,8 @@ void Team::Split(int64_t count, int64_t grain, RangeFunction function, const voi
   const int64_t share = DivideRoundUp(count, parts);
 #pragma omp parallel num_threads(parts)
   {
-    // OpenMP may give fewer threads than asked for (a nested region gives one): each takes every n-th part.
+    // OpenMP may give fewer threads than asked for (a nested region gives one): each takes every
+    // n-th part.
     const int threads = omp_get_num_threads();
     for (int part = omp_get_thread_num(); part < parts; part += threads) {
       const int64_t begin = part * share;

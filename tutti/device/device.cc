@@ -41,8 +41,9 @@ absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
     rest.remove_prefix(part.size());
     const size_t colon = part.find(':');
     if (colon == std::string_view::npos) {
-      return InvalidArgument("device \"{}\": \"{}\" has no colon; expected parts such as /job:worker/task:1/cpu:0",
-                             text, part);
+      return InvalidArgument(
+          "device \"{}\": \"{}\" has no colon; expected parts such as /job:worker/task:1/cpu:0",
+          text, part);
     }
     const std::string_view key = part.substr(0, colon);
     const std::string_view value = part.substr(colon + 1);
@@ -52,7 +53,8 @@ absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
     }
     const auto number = ParseNumber(value);
     if (!number || key.empty()) {
-      return InvalidArgument("device \"{}\": \"{}\" should be a name, a colon and a number", text, part);
+      return InvalidArgument("device \"{}\": \"{}\" should be a name, a colon and a number", text,
+                             part);
     }
     if (key == "task") {
       name.task = number;
@@ -62,7 +64,8 @@ absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
     }
   }
   if (!rest.empty()) {
-    return InvalidArgument("device \"{}\" should start with /, as in /job:worker/task:1/cpu:0", text);
+    return InvalidArgument("device \"{}\" should start with /, as in /job:worker/task:1/cpu:0",
+                           text);
   }
   return name;
 }
@@ -76,8 +79,8 @@ std::string DeviceName::ToString() const {
 }
 
 bool DeviceName::Matches(const DeviceName& full) const {
-  return (!job || job == full.job) && (!task || task == full.task) && (!type || type == full.type) &&
-         (!index || index == full.index);
+  return (!job || job == full.job) && (!task || task == full.task) &&
+         (!type || type == full.type) && (!index || index == full.index);
 }
 
 Device::Device(std::string name, int cores)

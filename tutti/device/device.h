@@ -36,8 +36,8 @@ class Allocator {
   virtual BufferRef Allocate(size_t bytes) = 0;  // empty when there is not enough
 };
 
-// Where kernels run: a lane of compute with its own cores and memory, and the variables and queues that live
-// there. Thread-safe.
+// Where kernels run: a lane of compute with its own cores and memory, and the variables and queues
+// that live there. Thread-safe.
 class Device {
  public:
   // `name` must be complete.
@@ -51,7 +51,8 @@ class Device {
   VariableStore& variables() { return variables_; }
   ResourceStore& resources() { return resources_; }
 
-  // The allocator for arenas of a kind; "" is ordinary memory. Null when there is none of that kind.
+  // The allocator for arenas of a kind; "" is ordinary memory. Null when there is none of that
+  // kind.
   Allocator* allocator(std::string_view kind);
   void AddAllocator(std::unique_ptr<Allocator> allocator);
 

@@ -20,9 +20,9 @@ namespace tutti {
 
 class Device;
 
-// What a kernel learns when a plan is made: the node, and the concrete type of every input and output.
-// Dimensions that only the run can tell are unknown here; then Prepare is called again, by the executor, with
-// the shapes of each new kind of run.
+// What a kernel learns when a plan is made: the node, and the concrete type of every input and
+// output. Dimensions that only the run can tell are unknown here; then Prepare is called again, by
+// the executor, with the shapes of each new kind of run.
 class PrepareContext {
  public:
   PrepareContext(const Node& node, Device& device, std::span<const ValueType> inputs,
@@ -43,9 +43,12 @@ class PrepareContext {
   const ValueType& output(int i) const { return outputs_[i]; }
   // Row-major unless the kernel asked for another layout and the layout pass agreed.
   Layout input_layout(int i) const { return input_layouts_.empty() ? Layout() : input_layouts_[i]; }
-  Layout output_layout(int i) const { return output_layouts_.empty() ? Layout() : output_layouts_[i]; }
+  Layout output_layout(int i) const {
+    return output_layouts_.empty() ? Layout() : output_layouts_[i];
+  }
 
-  // Memory that Compute may use as it likes; its contents do not last from run to run. Set by Prepare.
+  // Memory that Compute may use as it likes; its contents do not last from run to run. Set by
+  // Prepare.
   void SetScratchBytes(size_t bytes) { scratch_bytes_ = bytes; }
   size_t scratch_bytes() const { return scratch_bytes_; }
 
@@ -70,22 +73,22 @@ class Completion {
 
 // What is the same for all nodes of one step.
 struct StepContext {
-  int64_t step_id = 0;          // unique in the session; names the step in the rendezvous and in messages
-  int64_t random_step = 0;      // counts the session's runs; random ops that are given no step use it
-  int64_t iteration = 0;        // of the innermost While; part of rendezvous keys
+  int64_t step_id = 0;  // unique in the session; names the step in the rendezvous and in messages
+  int64_t random_step = 0;  // counts the session's runs; random ops that are given no step use it
+  int64_t iteration = 0;    // of the innermost While; part of rendezvous keys
   Cancellation* cancellation = nullptr;
   Device* device = nullptr;
-  void* rendezvous = nullptr;   // runtime's; opaque here
-  void* run = nullptr;          // runtime's own run, for control-flow kernels
+  void* rendezvous = nullptr;  // runtime's; opaque here
+  void* run = nullptr;         // runtime's own run, for control-flow kernels
 };
 
-// What a kernel works on in one run: inputs, outputs, scratch. The executor makes it once per node and reuses
-// it in every step.
+// What a kernel works on in one run: inputs, outputs, scratch. The executor makes it once per node
+// and reuses it in every step.
 class KernelContext {
  public:
   const Tensor& input(int i) const { return *inputs[i]; }
-  // Already allocated, with the planned shape, unless the op's output shape is known only to the kernel: then
-  // it calls AllocateOutput first.
+  // Already allocated, with the planned shape, unless the op's output shape is known only to the
+  // kernel: then it calls AllocateOutput first.
   Tensor& output(int i) const { return *outputs[i]; }
   int num_inputs() const { return int(input_count); }
   int num_outputs() const { return int(output_count); }
@@ -109,21 +112,23 @@ class KernelContext {
   std::byte* scratch_data = nullptr;
   size_t scratch_size = 0;
   Completion* completion = nullptr;  // for asynchronous kernels
-  uint32_t index = 0;                // of the node in its plan; what to give to completion->NodeDone
+  uint32_t index = 0;  // of the node in its plan; what to give to completion->NodeDone
 };
 
-// The code of one node on one kind of device. Made and prepared when a plan is made, then run once a step. Not
-// thread-safe: every concurrent run of a plan has kernels of its own, so a kernel may keep primitives, memory
-// descriptors and counters as members. A kernel never blocks and never sees the network.
+// The code of one node on one kind of device. Made and prepared when a plan is made, then run once
+// a step. Not thread-safe: every concurrent run of a plan has kernels of its own, so a kernel may
+// keep primitives, memory descriptors and counters as members. A kernel never blocks and never sees
+// the network.
 class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  // Creates what depends on shapes only. Called before the first Compute, and again when shapes change.
+  // Creates what depends on shapes only. Called before the first Compute, and again when shapes
+  // change.
   virtual absl::Status Prepare(PrepareContext& /*context*/) { return absl::OkStatus(); }
 
-  // Reads the inputs, writes the outputs. An error's message tells what is wrong with which value; the executor
-  // puts op, node and device in front.
+  // Reads the inputs, writes the outputs. An error's message tells what is wrong with which value;
+  // the executor puts op, node and device in front.
   virtual absl::Status Compute(KernelContext& context) = 0;
 
   // Null for ordinary kernels.
@@ -133,11 +138,14 @@ class Kernel {
 // A kernel whose node may take longer than its work: it waits for another task, a queue, a peer.
 class AsyncKernel : public Kernel {
  public:
-  // Starts the node. Calls context.completion->NodeDone(context.index, status) exactly once, now or later, on
-  // any thread; the context stays valid until then. When the step is cancelled the call must come soon.
+  // Starts the node. Calls context.completion->NodeDone(context.index, status) exactly once, now or
+  // later, on any thread; the context stays valid until then. When the step is cancelled the call
+  // must come soon.
   virtual void Start(KernelContext& context) = 0;
 
-  absl::Status Compute(KernelContext&) final { return absl::InternalError("asynchronous kernel run in place"); }
+  absl::Status Compute(KernelContext&) final {
+    return absl::InternalError("asynchronous kernel run in place");
+  }
   AsyncKernel* AsAsync() final { return this; }
 };
 

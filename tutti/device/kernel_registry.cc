@@ -41,18 +41,21 @@ void KernelRegistry::Add(KernelDef def) {
   list.insert(def.dtypes.empty() ? list.end() : list.begin(), std::move(def));
 }
 
-const KernelDef* KernelRegistry::FindExact(std::string_view op, std::string_view kind, DType dtype) const {
+const KernelDef* KernelRegistry::FindExact(std::string_view op, std::string_view kind,
+                                           DType dtype) const {
   const auto it = kernels_.find(std::pair<std::string, std::string>(op, kind));
   if (it == kernels_.end()) return nullptr;
   for (const KernelDef& def : it->second) {
-    if (def.dtypes.empty() || std::find(def.dtypes.begin(), def.dtypes.end(), dtype) != def.dtypes.end()) {
+    if (def.dtypes.empty() ||
+        std::find(def.dtypes.begin(), def.dtypes.end(), dtype) != def.dtypes.end()) {
       return &def;
     }
   }
   return nullptr;
 }
 
-const KernelDef* KernelRegistry::Find(std::string_view op, std::string_view kind, DType dtype) const {
+const KernelDef* KernelRegistry::Find(std::string_view op, std::string_view kind,
+                                      DType dtype) const {
   if (const KernelDef* def = FindExact(op, kind, dtype)) return def;
   return kind == "cpu" ? FindExact(op, "ref", dtype) : nullptr;
 }
@@ -77,8 +80,8 @@ DType KernelDType(const Node& node) {
 }
 
 void AddFunctionKernel(KernelRegistry& registry, std::string_view op, std::string_view kind,
-                       std::function<absl::Status(KernelContext&)> compute, std::vector<DType> dtypes,
-                       std::vector<std::pair<int, int>> in_place) {
+                       std::function<absl::Status(KernelContext&)> compute,
+                       std::vector<DType> dtypes, std::vector<std::pair<int, int>> in_place) {
   registry.Add({.op = std::string(op),
                 .kind = std::string(kind),
                 .dtypes = std::move(dtypes),

@@ -27,24 +27,25 @@ struct KernelDef {
   std::function<std::unique_ptr<Kernel>()> make = {};
   // Pairs (input, output) that may share memory: the kernel reads each element before it writes it.
   std::vector<std::pair<int, int>> in_place = {};
-  // Set for kernels that run faster on blocked layouts. Called with concrete types. Row-major everywhere if it
-  // has no wish for these shapes.
+  // Set for kernels that run faster on blocked layouts. Called with concrete types. Row-major
+  // everywhere if it has no wish for these shapes.
   std::function<LayoutWish(const Node& node, std::span<const ValueType> inputs,
                            std::span<const ValueType> outputs)>
       layout_wish = {};
-  // The kernel works element by element on inputs and outputs of one shape, so any layout will do as long as it
-  // is the same for all of them.
+  // The kernel works element by element on inputs and outputs of one shape, so any layout will do
+  // as long as it is the same for all of them.
   bool any_layout = false;
 };
 
-// All kernels. Filled once at start by RegisterCpuKernels and its like; read-only and thread-safe after that.
+// All kernels. Filled once at start by RegisterCpuKernels and its like; read-only and thread-safe
+// after that.
 class KernelRegistry {
  public:
   static KernelRegistry& Global();
   void Add(KernelDef def);
 
-  // The kernel for (op, kind, dtype); on "cpu" the reference stands in where there is no faster one. Null when
-  // there is neither.
+  // The kernel for (op, kind, dtype); on "cpu" the reference stands in where there is no faster
+  // one. Null when there is neither.
   const KernelDef* Find(std::string_view op, std::string_view kind, DType dtype) const;
   // Exactly that kind, no stand-in.
   const KernelDef* FindExact(std::string_view op, std::string_view kind, DType dtype) const;
@@ -73,7 +74,8 @@ void AddKernel(KernelRegistry& registry, std::string_view op, std::string_view k
 
 // A kernel made from a function `absl::Status(KernelContext&)`, for ops that need no preparation.
 void AddFunctionKernel(KernelRegistry& registry, std::string_view op, std::string_view kind,
-                       std::function<absl::Status(KernelContext&)> compute, std::vector<DType> dtypes = {},
+                       std::function<absl::Status(KernelContext&)> compute,
+                       std::vector<DType> dtypes = {},
                        std::vector<std::pair<int, int>> in_place = {});
 
 }  // namespace tutti

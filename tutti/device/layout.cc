@@ -8,8 +8,8 @@ namespace tutti {
 
 size_t Layout::Bytes(DType dtype, const Shape& shape) const {
   Shape padded = shape;
-  // The tag's tail is block sizes with the letter of their dimension: "8b", "8i8o". A dimension may be blocked
-  // twice; the product of its blocks counts.
+  // The tag's tail is block sizes with the letter of their dimension: "8b", "8i8o". A dimension may
+  // be blocked twice; the product of its blocks counts.
   int64_t block_of[kMaxRank];
   for (int64_t& block : block_of) block = 1;
   int64_t number = 0;
@@ -22,7 +22,8 @@ size_t Layout::Bytes(DType dtype, const Shape& shape) const {
       number = 0;
     }
   }
-  for (int i = 0; i < shape.rank(); ++i) padded = padded.WithDim(i, RoundUp(shape.dim(i), block_of[i]));
+  for (int i = 0; i < shape.rank(); ++i)
+    padded = padded.WithDim(i, RoundUp(shape.dim(i), block_of[i]));
   return size_t(padded.elements()) * SizeOf(dtype);
 }
 

@@ -7,9 +7,9 @@
 
 namespace tutti {
 
-// How the elements of a tensor lie in memory. Empty: dense and row-major, as everywhere outside a plan. Else a
-// blocked layout in oneDNN's letters over the tensor's own dimensions: "aBcd8b" has dimension b split by 8.
-// A plain value.
+// How the elements of a tensor lie in memory. Empty: dense and row-major, as everywhere outside a
+// plan. Else a blocked layout in oneDNN's letters over the tensor's own dimensions: "aBcd8b" has
+// dimension b split by 8. A plain value.
 class Layout {
  public:
   Layout() = default;

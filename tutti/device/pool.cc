@@ -1,6 +1,6 @@
-// Size classes: 64 bytes times {4, 5, 6, 7} times a power of two, so that rounding wastes at most a quarter.
-// A Block keeps its memory and its place in the free list of its class; releasing it is a push, allocating one
-// a pop, both under one short lock.
+// Size classes: 64 bytes times {4, 5, 6, 7} times a power of two, so that rounding wastes at most a
+// quarter. A Block keeps its memory and its place in the free list of its class; releasing it is a
+// push, allocating one a pop, both under one short lock.
 #include "tutti/device/pool.h"
 
 #include <bit>
@@ -42,7 +42,8 @@ class MemoryPool::Block final : public Buffer {
         memory_(std::move(memory)),
         size_class_(size_class) {}
 
-  // While a block lies idle it must not keep the pool alive: the owner is set only while it is in use.
+  // While a block lies idle it must not keep the pool alive: the owner is set only while it is in
+  // use.
   void Take(std::shared_ptr<State> state) { home_ = std::move(state); }
 
  private:
@@ -95,7 +96,8 @@ absl::StatusOr<Tensor> MemoryPool::Allocate(DType dtype, const Shape& shape) {
     if (!memory) {
       std::lock_guard lock(state_->mutex);
       state_->usage.in_use -= int64_t(size_class.bytes);
-      return ResourceExhausted("not enough memory for a tensor of {} {}", NameOf(dtype), shape.ToString());
+      return ResourceExhausted("not enough memory for a tensor of {} {}", NameOf(dtype),
+                               shape.ToString());
     }
     block = new Block(state_, std::move(memory), size_class.index);
   }

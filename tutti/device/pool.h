@@ -12,10 +12,10 @@
 
 namespace tutti {
 
-// Memory for values whose size only the run can tell and for results that leave the step: blocks that come
-// back when their last reference goes, and are used again. Sizes are rounded up to four steps per power of
-// two, so a steady step finds what it needs and calls no system allocator. Thread-safe; outlives its blocks by
-// shared ownership.
+// Memory for values whose size only the run can tell and for results that leave the step: blocks
+// that come back when their last reference goes, and are used again. Sizes are rounded up to four
+// steps per power of two, so a steady step finds what it needs and calls no system allocator.
+// Thread-safe; outlives its blocks by shared ownership.
 class MemoryPool {
  public:
   MemoryPool();

@@ -11,7 +11,8 @@
 
 namespace tutti {
 
-// Something with a life longer than a step that is not a plain value: a queue, a mutex, an accumulator.
+// Something with a life longer than a step that is not a plain value: a queue, a mutex, an
+// accumulator.
 class Resource {
  public:
   virtual ~Resource() = default;
@@ -21,17 +22,18 @@ class Resource {
 // The resources of a device, by (container, name). Thread-safe.
 class ResourceStore {
  public:
-  // The resource of that name, made by `make` when there is none. FAILED_PRECONDITION when there is one of
-  // another kind.
+  // The resource of that name, made by `make` when there is none. FAILED_PRECONDITION when there is
+  // one of another kind.
   template <typename R, typename Make>
-  absl::StatusOr<std::shared_ptr<R>> FindOrCreate(const std::string& container, const std::string& name,
-                                                  Make&& make) {
+  absl::StatusOr<std::shared_ptr<R>> FindOrCreate(const std::string& container,
+                                                  const std::string& name, Make&& make) {
     std::lock_guard lock(mutex_);
     auto& entry = resources_[{container, name}];
     if (entry == nullptr) entry = make();
     auto typed = std::dynamic_pointer_cast<R>(entry);
     if (typed == nullptr) {
-      return FailedPrecondition("\"{}\" on this device is a {}, not what this node needs", name, entry->kind());
+      return FailedPrecondition("\"{}\" on this device is a {}, not what this node needs", name,
+                                entry->kind());
     }
     return typed;
   }

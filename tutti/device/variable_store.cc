@@ -12,8 +12,8 @@ bool VariableState::initialized() const {
 absl::StatusOr<Tensor> VariableState::Read() const {
   std::lock_guard lock(mutex_);
   if (!value_.valid()) {
-    return FailedPrecondition("variable \"{}\" has no value yet; call Session::Initialize() or Assign first",
-                              name_);
+    return FailedPrecondition(
+        "variable \"{}\" has no value yet; call Session::Initialize() or Assign first", name_);
   }
   return value_;
 }
@@ -25,8 +25,8 @@ void VariableState::Assign(Tensor value) {
 
 absl::Status VariableState::MakeWritable() {
   if (!value_.valid()) {
-    return FailedPrecondition("variable \"{}\" has no value yet; call Session::Initialize() or Assign first",
-                              name_);
+    return FailedPrecondition(
+        "variable \"{}\" has no value yet; call Session::Initialize() or Assign first", name_);
   }
   if (value_.buffer()->references() > 1) {
     try {

@@ -12,8 +12,9 @@
 
 namespace tutti {
 
-// The value of one variable, copied on write: reading takes a reference; an update works in place when nobody
-// else holds one and in a fresh copy otherwise. So a snapshot costs nothing and never changes. Thread-safe.
+// The value of one variable, copied on write: reading takes a reference; an update works in place
+// when nobody else holds one and in a fresh copy otherwise. So a snapshot costs nothing and never
+// changes. Thread-safe.
 class VariableState {
  public:
   explicit VariableState(std::string name) : name_(std::move(name)) {}
@@ -27,9 +28,9 @@ class VariableState {
   // Replaces the value. No copy: the variable shares the tensor's memory from now on.
   void Assign(Tensor value);
 
-  // Calls update(value) with a tensor that may be changed: updates of one variable are atomic and come one
-  // after the other. `update` returns a Status; on an error of its own the value may be half changed, so
-  // updates check their arguments first.
+  // Calls update(value) with a tensor that may be changed: updates of one variable are atomic and
+  // come one after the other. `update` returns a Status; on an error of its own the value may be
+  // half changed, so updates check their arguments first.
   template <typename Update>
   absl::Status Modify(Update&& update) {
     std::lock_guard lock(mutex_);
@@ -49,13 +50,15 @@ class VariableState {
   Tensor value_;
 };
 
-// The variables of a device, by (container, name). Thread-safe; a state lives as long as the store or the
-// longest holder of it.
+// The variables of a device, by (container, name). Thread-safe; a state lives as long as the store
+// or the longest holder of it.
 class VariableStore {
  public:
-  std::shared_ptr<VariableState> FindOrCreate(const std::string& container, const std::string& name);
+  std::shared_ptr<VariableState> FindOrCreate(const std::string& container,
+                                              const std::string& name);
   std::vector<std::shared_ptr<VariableState>> List() const;
-  // Forgets the variables of a container. Plans that hold one keep it alive, but new ones do not see it.
+  // Forgets the variables of a container. Plans that hold one keep it alive, but new ones do not
+  // see it.
   void Clear(const std::string& container);
 
  private:

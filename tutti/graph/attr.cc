@@ -14,7 +14,8 @@ std::string_view NameOf(AttrType type) {
 
 bool AttrEquals(const AttrValue& a, const AttrValue& b) {
   if (a.index() != b.index()) return false;
-  if (const auto* tensor = std::get_if<Tensor>(&a)) return tensor->BitwiseEquals(std::get<Tensor>(b));
+  if (const auto* tensor = std::get_if<Tensor>(&a))
+    return tensor->BitwiseEquals(std::get<Tensor>(b));
   if (const auto* subgraph = std::get_if<std::shared_ptr<const Subgraph>>(&a)) {
     const auto& other = std::get<std::shared_ptr<const Subgraph>>(b);
     if (*subgraph == other) return true;
@@ -23,7 +24,8 @@ bool AttrEquals(const AttrValue& a, const AttrValue& b) {
   return std::visit(
       [&](const auto& value) {
         using T = std::decay_t<decltype(value)>;
-        if constexpr (std::is_same_v<T, Tensor> || std::is_same_v<T, std::shared_ptr<const Subgraph>>) {
+        if constexpr (std::is_same_v<T, Tensor> ||
+                      std::is_same_v<T, std::shared_ptr<const Subgraph>>) {
           return false;
         } else {
           return value == std::get<T>(b);
@@ -33,14 +35,16 @@ bool AttrEquals(const AttrValue& a, const AttrValue& b) {
 }
 
 const AttrValue* FindAttr(const AttrList& attrs, std::string_view name) {
-  const auto it = std::lower_bound(attrs.begin(), attrs.end(), name,
-                                   [](const Attr& attr, std::string_view key) { return attr.first < key; });
+  const auto it =
+      std::lower_bound(attrs.begin(), attrs.end(), name,
+                       [](const Attr& attr, std::string_view key) { return attr.first < key; });
   return it != attrs.end() && it->first == name ? &it->second : nullptr;
 }
 
 void SetAttr(AttrList& attrs, std::string_view name, AttrValue value) {
-  const auto it = std::lower_bound(attrs.begin(), attrs.end(), name,
-                                   [](const Attr& attr, std::string_view key) { return attr.first < key; });
+  const auto it =
+      std::lower_bound(attrs.begin(), attrs.end(), name,
+                       [](const Attr& attr, std::string_view key) { return attr.first < key; });
   if (it != attrs.end() && it->first == name) {
     it->second = std::move(value);
   } else {

@@ -16,10 +16,11 @@ namespace tutti {
 
 struct Subgraph;
 
-// A constant property of a node. Integers are int64, reals double; a Subgraph is the body of If and While.
-using AttrValue = std::variant<bool, int64_t, double, std::string, DType, Shape, Tensor, std::vector<int64_t>,
-                               std::vector<double>, std::vector<std::string>,
-                               std::shared_ptr<const Subgraph>>;
+// A constant property of a node. Integers are int64, reals double; a Subgraph is the body of If and
+// While.
+using AttrValue =
+    std::variant<bool, int64_t, double, std::string, DType, Shape, Tensor, std::vector<int64_t>,
+                 std::vector<double>, std::vector<std::string>, std::shared_ptr<const Subgraph>>;
 
 // The alternatives of AttrValue, by index.
 enum class AttrType {

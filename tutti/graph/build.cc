@@ -1,5 +1,5 @@
-// Adding a node: check the name, resolve captures, check the signature, infer the types, and only then let the
-// graph own it. A node that fails leaves the graph as it was.
+// Adding a node: check the name, resolve captures, check the signature, infer the types, and only
+// then let the graph own it. A node that fails leaves the graph as it was.
 #include "tutti/graph/build.h"
 
 #include <fmt/format.h>
@@ -13,15 +13,16 @@ namespace tutti {
 namespace {
 
 bool IsNameCharacter(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
-         c == '-' || c == '/';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+         c == '.' || c == '-' || c == '/';
 }
 
 absl::Status CheckName(std::string_view name) {
-  if (name.empty() || !std::all_of(name.begin(), name.end(), IsNameCharacter) || name.front() == '/' ||
-      name.front() == '-') {
+  if (name.empty() || !std::all_of(name.begin(), name.end(), IsNameCharacter) ||
+      name.front() == '/' || name.front() == '-') {
     return InvalidArgument(
-        "\"{}\" is no node name: expected letters, digits and any of _ . - / with neither / nor - in front",
+        "\"{}\" is no node name: expected letters, digits and any of _ . - / with neither / nor - "
+        "in front",
         name);
   }
   return absl::OkStatus();
@@ -47,7 +48,8 @@ absl::Status CheckAttrs(const OpDef& def, const AttrList& attrs) {
   }
   for (const AttrDef& declared : def.attrs) {
     if (!declared.default_value && FindAttr(attrs, declared.name) == nullptr) {
-      return InvalidArgument("attribute \"{}\" ({}) is missing", declared.name, NameOf(declared.type));
+      return InvalidArgument("attribute \"{}\" ({}) is missing", declared.name,
+                             NameOf(declared.type));
     }
   }
   return absl::OkStatus();
@@ -57,7 +59,8 @@ absl::Status CheckInputs(const OpDef& def, const NodeSpec& spec) {
   const int given = int(spec.inputs.size());
   const int fixed = def.fixed_inputs();
   if (given < fixed || (given > fixed && !def.variadic())) {
-    return InvalidArgument("{} inputs given; expected {}{}", given, def.variadic() ? "at least " : "", fixed);
+    return InvalidArgument("{} inputs given; expected {}{}", given,
+                           def.variadic() ? "at least " : "", fixed);
   }
   for (int i = 0; i < given; ++i) {
     if (def.IsVariableInput(i) && spec.inputs[i].node->op() != "Variable" &&
@@ -84,7 +87,8 @@ class GraphBuilder {
     if (!status.ok()) return Explain(status, spec);
     std::vector<ValueType> outputs;
     InferContext context(*def, spec, outputs);
-    if (const absl::Status inferred = def->infer(context); !inferred.ok()) return Explain(inferred, spec);
+    if (const absl::Status inferred = def->infer(context); !inferred.ok())
+      return Explain(inferred, spec);
     return Own(*def, std::move(spec), std::move(outputs));
   }
 
@@ -99,8 +103,8 @@ class GraphBuilder {
       return WithPrefix(status, fmt::format("{}{}: ", spec.op, Place(spec)));
     }
     if (const Node* other = graph_.Find(full)) {
-      return AlreadyExists("{} \"{}\"{}: the name is taken by {}; give one of them another name", spec.op,
-                           full, Place(spec), other->Describe());
+      return AlreadyExists("{} \"{}\"{}: the name is taken by {}; give one of them another name",
+                           spec.op, full, Place(spec), other->Describe());
     }
     spec.name = full;
     graph_.name_counts_.try_emplace(full, 1);
@@ -128,8 +132,8 @@ class GraphBuilder {
     return CheckAttrs(def, spec.attrs);
   }
 
-  // `output` itself when it belongs to this graph, else the Arg that captures it from an enclosing graph. Each
-  // graph between captures in turn, so the walk goes up and then down again.
+  // `output` itself when it belongs to this graph, else the Arg that captures it from an enclosing
+  // graph. Each graph between captures in turn, so the walk goes up and then down again.
   absl::StatusOr<Output> Local(Output output) {
     std::vector<Graph*> below;
     Graph* graph = &graph_;
@@ -171,11 +175,13 @@ class GraphBuilder {
   }
 
   absl::Status Explain(const absl::Status& status, const NodeSpec& spec) {
-    std::string message = fmt::format("{} \"{}\"{}: {}", spec.op, spec.name, Place(spec), MessageOf(status));
+    std::string message =
+        fmt::format("{} \"{}\"{}: {}", spec.op, spec.name, Place(spec), MessageOf(status));
     if (!spec.inputs.empty()) {
       message += "; inputs:";
       for (size_t i = 0; i < std::min<size_t>(spec.inputs.size(), 4); ++i) {
-        if (spec.inputs[i]) message += fmt::format("{} {}", i == 0 ? "" : ",", spec.inputs[i].node->Describe());
+        if (spec.inputs[i])
+          message += fmt::format("{} {}", i == 0 ? "" : ",", spec.inputs[i].node->Describe());
       }
       if (spec.inputs.size() > 4) message += fmt::format(" and {} more", spec.inputs.size() - 4);
     }
@@ -198,7 +204,9 @@ class GraphBuilder {
   Graph& graph_;
 };
 
-absl::StatusOr<Node*> AddNode(Graph& graph, NodeSpec spec) { return GraphBuilder(graph).Add(std::move(spec)); }
+absl::StatusOr<Node*> AddNode(Graph& graph, NodeSpec spec) {
+  return GraphBuilder(graph).Add(std::move(spec));
+}
 
 OpBuilder::OpBuilder(std::string_view op, std::string_view name) {
   spec_.op = op;
@@ -260,7 +268,8 @@ Tensor ConvertNumber(const Tensor& number, DType dtype) {
   return result;
 }
 
-// The innermost graph among those of the inputs: inside If and While, outer values are captured into it.
+// The innermost graph among those of the inputs: inside If and While, outer values are captured
+// into it.
 Graph* InnermostGraph(std::span<const Output> inputs) {
   Graph* found = nullptr;
   for (const Output& input : inputs) {
@@ -280,8 +289,9 @@ Node* OpBuilder::BuildNode() {
   Graph* graph = graph_ != nullptr ? graph_ : SubgraphBeingBuilt();
   if (graph == nullptr) graph = InnermostGraph(spec_.inputs);
   if (graph == nullptr) {
-    ThrowInvalidArgument(fmt::format("{}{}: every input is a literal; at least one must be a node's output",
-                                     spec_.op, Place(spec_)));
+    ThrowInvalidArgument(
+        fmt::format("{}{}: every input is a literal; at least one must be a node's output",
+                    spec_.op, Place(spec_)));
   }
   DType dtype = DType::kInvalid;
   for (const Output& input : spec_.inputs) {
@@ -289,12 +299,14 @@ Node* OpBuilder::BuildNode() {
   }
   for (size_t i = 0; i < spec_.inputs.size(); ++i) {
     if (!literals_[i]) continue;
-    const bool is_number = std::find(number_inputs_.begin(), number_inputs_.end(), i) != number_inputs_.end();
+    const bool is_number =
+        std::find(number_inputs_.begin(), number_inputs_.end(), i) != number_inputs_.end();
     NodeSpec constant;
     constant.op = "Constant";
     constant.where = spec_.where;
-    constant.attrs = {{"value", is_number && dtype != DType::kInvalid ? ConvertNumber(*literals_[i], dtype)
-                                                                      : *literals_[i]}};
+    constant.attrs = {{"value", is_number && dtype != DType::kInvalid
+                                    ? ConvertNumber(*literals_[i], dtype)
+                                    : *literals_[i]}};
     spec_.inputs[i] = graph->Add(std::move(constant))->output();
   }
   return graph->Add(std::move(spec_));
@@ -313,7 +325,8 @@ thread_local Graph* subgraph_being_built = nullptr;
 
 Graph* SubgraphBeingBuilt() { return subgraph_being_built; }
 
-SubgraphScope::SubgraphScope(Graph* graph) : previous_(std::exchange(subgraph_being_built, graph)) {}
+SubgraphScope::SubgraphScope(Graph* graph)
+    : previous_(std::exchange(subgraph_being_built, graph)) {}
 SubgraphScope::~SubgraphScope() { subgraph_being_built = previous_; }
 
 }  // namespace tutti

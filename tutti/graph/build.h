@@ -16,8 +16,8 @@ namespace tutti {
 // Graph::Add for code that speaks Status.
 absl::StatusOr<Node*> AddNode(Graph& graph, NodeSpec spec);
 
-// What the graph alone tells of an output's value: a Constant, the Shape of a known shape, and integer
-// arithmetic on those as far as it is common in shapes. nullopt when it tells nothing.
+// What the graph alone tells of an output's value: a Constant, the Shape of a known shape, and
+// integer arithmetic on those as far as it is common in shapes. nullopt when it tells nothing.
 std::optional<Tensor> ConstantValue(Output output);
 
 // How the functions of graph/ops make a node:
@@ -32,7 +32,8 @@ class OpBuilder {
   OpBuilder& On(Graph& graph);  // for ops without inputs
   OpBuilder& At(const std::source_location& where);
   OpBuilder& After(std::span<const Node* const> nodes);
-  // Accepts what AttrValue holds, and int for int64_t, float for double, const char* for std::string.
+  // Accepts what AttrValue holds, and int for int64_t, float for double, const char* for
+  // std::string.
   template <typename T>
   OpBuilder& Attr(std::string_view attr_name, T value) {
     if constexpr (std::is_same_v<T, bool> || !std::is_arithmetic_v<T>) {
@@ -57,12 +58,13 @@ class OpBuilder {
 
   NodeSpec spec_;
   Graph* graph_ = nullptr;
-  std::vector<std::optional<Tensor>> literals_;  // parallel to spec_.inputs; set where the input is a literal
-  std::vector<size_t> number_inputs_;            // those of them that are C++ numbers
+  std::vector<std::optional<Tensor>>
+      literals_;                       // parallel to spec_.inputs; set where the input is a literal
+  std::vector<size_t> number_inputs_;  // those of them that are C++ numbers
 };
 
-// While a SubgraphScope lives on this thread, op functions add to its graph, even when all their inputs belong
-// to an enclosing one (those are captured). If and While build their bodies under it.
+// While a SubgraphScope lives on this thread, op functions add to its graph, even when all their
+// inputs belong to an enclosing one (those are captured). If and While build their bodies under it.
 class SubgraphScope {
  public:
   explicit SubgraphScope(Graph* graph);

@@ -1,5 +1,6 @@
-// What a graph tells of a value without running it. Shape functions need the values of small integer tensors:
-// the target of a Reshape, the dimensions of a Fill. Those are mostly Constants, or put together from Shape.
+// What a graph tells of a value without running it. Shape functions need the values of small
+// integer tensors: the target of a Reshape, the dimensions of a Fill. Those are mostly Constants,
+// or put together from Shape.
 #include <algorithm>
 #include <vector>
 
@@ -38,8 +39,8 @@ std::optional<std::vector<int64_t>> Integers(const Tensor& tensor) {
   return values;
 }
 
-// The elements of an integer tensor of rank 0 or 1, kUnknownDim for those not known; nullopt if even their
-// number is unknown. Unknown and -1 look alike here, as they do in a shape.
+// The elements of an integer tensor of rank 0 or 1, kUnknownDim for those not known; nullopt if
+// even their number is unknown. Unknown and -1 look alike here, as they do in a shape.
 std::optional<std::vector<int64_t>> PartialIntegers(Output output, int steps) {
   if (steps == 0) return std::nullopt;
   const Node& node = *output.node;
@@ -69,7 +70,8 @@ std::optional<std::vector<int64_t>> PartialIntegers(Output output, int steps) {
     }
     return joined;
   }
-  if (output.shape().rank() == 0 && IsInteger(output.dtype())) return std::vector<int64_t>{kUnknownDim};
+  if (output.shape().rank() == 0 && IsInteger(output.dtype()))
+    return std::vector<int64_t>{kUnknownDim};
   return std::nullopt;
 }
 

@@ -11,9 +11,10 @@ bool SameOutput(const Output& a, const Output& b) {
 
 bool NodesEqual(const Node& a, const Node& b) {
   return a.name() == b.name() && a.op() == b.op() && a.device() == b.device() &&
-         std::equal(a.inputs().begin(), a.inputs().end(), b.inputs().begin(), b.inputs().end(), SameOutput) &&
-         std::equal(a.control_inputs().begin(), a.control_inputs().end(), b.control_inputs().begin(),
-                    b.control_inputs().end(),
+         std::equal(a.inputs().begin(), a.inputs().end(), b.inputs().begin(), b.inputs().end(),
+                    SameOutput) &&
+         std::equal(a.control_inputs().begin(), a.control_inputs().end(),
+                    b.control_inputs().begin(), b.control_inputs().end(),
                     [](const Node* x, const Node* y) { return x->name() == y->name(); }) &&
          std::equal(a.attrs().begin(), a.attrs().end(), b.attrs().begin(), b.attrs().end(),
                     [](const Attr& x, const Attr& y) {
@@ -30,7 +31,8 @@ bool GraphsEqual(const Graph& a, const Graph& b) {
 
 bool SubgraphsEqual(const Subgraph& a, const Subgraph& b) {
   return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(), SameOutput) &&
-         std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(), SameOutput) &&
+         std::equal(a.results.begin(), a.results.end(), b.results.begin(), b.results.end(),
+                    SameOutput) &&
          GraphsEqual(*a.graph, *b.graph);
 }
 

@@ -36,7 +36,8 @@ std::string Node::Describe() const {
   if (file.empty()) return fmt::format("{} \"{}\"", op(), name());
   const size_t slash = file.rfind('/');
   return fmt::format("{} \"{}\" ({}:{})", op(), name(),
-                     slash == std::string_view::npos ? file : file.substr(slash + 1), spec_.where.line());
+                     slash == std::string_view::npos ? file : file.substr(slash + 1),
+                     spec_.where.line());
 }
 
 Graph::Graph() = default;
@@ -64,7 +65,8 @@ Output Graph::FindOutput(std::string_view name) const {
 
 std::string Graph::UniqueName(std::string_view base) {
   const std::string full = name_scope_ + std::string(base);
-  // Two counters could collide only through a name that was given in full ("dense_1"), hence the look-up.
+  // Two counters could collide only through a name that was given in full ("dense_1"), hence the
+  // look-up.
   for (;;) {
     const int64_t count = name_counts_[full]++;
     std::string name = count == 0 ? full : fmt::format("{}_{}", full, count);
@@ -74,7 +76,8 @@ std::string Graph::UniqueName(std::string_view base) {
   }
 }
 
-NameScope::NameScope(Graph& graph, std::string_view name) : graph_(graph), previous_(graph.name_scope_) {
+NameScope::NameScope(Graph& graph, std::string_view name)
+    : graph_(graph), previous_(graph.name_scope_) {
   graph_.name_scope_ = graph_.UniqueName(name) + "/";
 }
 NameScope::~NameScope() { graph_.name_scope_ = previous_; }

@@ -17,7 +17,8 @@ class GraphBuilder;
 class Node;
 struct OpDef;
 
-// One result of a node: what an edge of the graph starts at. A plain value; default-constructed it is empty.
+// One result of a node: what an edge of the graph starts at. A plain value; default-constructed it
+// is empty.
 struct Output {
   const Node* node = nullptr;
   int index = 0;
@@ -44,7 +45,8 @@ struct ValueType {
   friend bool operator==(const ValueType&, const ValueType&) = default;
 };
 
-// What a node is made from. Empty `name`: made from the op's name. `device` may be partial ("/cpu:1").
+// What a node is made from. Empty `name`: made from the op's name. `device` may be partial
+// ("/cpu:1").
 struct NodeSpec {
   std::string op = {};
   std::string name = {};
@@ -55,7 +57,8 @@ struct NodeSpec {
   std::source_location where = {};
 };
 
-// A vertex of the graph: an op applied to inputs. Immutable; owned by its Graph, whose lifetime it shares.
+// A vertex of the graph: an op applied to inputs. Immutable; owned by its Graph, whose lifetime it
+// shares.
 class Node {
  public:
   int64_t id() const { return id_; }  // its position in graph().nodes(); inputs have smaller ids
@@ -67,15 +70,17 @@ class Node {
   const std::vector<Output>& inputs() const { return spec_.inputs; }
   Output input(int i) const { return spec_.inputs[i]; }
   int num_inputs() const { return int(spec_.inputs.size()); }
-  const std::vector<const Node*>& control_inputs() const { return spec_.control_inputs; }  // these run before
-  const std::string& device() const { return spec_.device; }                               // as requested
+  const std::vector<const Node*>& control_inputs() const {
+    return spec_.control_inputs;
+  }                                                           // these run before
+  const std::string& device() const { return spec_.device; }  // as requested
 
   int num_outputs() const { return int(outputs_.size()); }
   const ValueType& type(int i) const { return outputs_[i]; }
   Output output(int i = 0) const { return {this, i}; }
 
-  // Attributes as given; those left out have the op's default. attr<T>: REQUIRES that the op declares it with
-  // that type.
+  // Attributes as given; those left out have the op's default. attr<T>: REQUIRES that the op
+  // declares it with that type.
   const AttrList& attrs() const { return spec_.attrs; }
   const AttrValue* FindAttr(std::string_view name) const;  // or the op's default, or null
   template <typename T>
@@ -100,9 +105,10 @@ class Node {
   std::vector<ValueType> outputs_;
 };
 
-// A dataflow graph: nodes in the order they were added, which is a topological order, because a node's inputs
-// exist before it. Nodes are only ever added, so a Session made from a graph sees what is added later. Types
-// and shapes are inferred, and mistakes found, when a node is added. Not thread-safe while being built.
+// A dataflow graph: nodes in the order they were added, which is a topological order, because a
+// node's inputs exist before it. Nodes are only ever added, so a Session made from a graph sees
+// what is added later. Types and shapes are inferred, and mistakes found, when a node is added. Not
+// thread-safe while being built.
 class Graph {
  public:
   Graph();
@@ -110,14 +116,14 @@ class Graph {
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;
 
-  // Adds a node. Throws Error when the op is unknown, the name is taken or malformed, or the inputs do not
-  // suit the op. The functions of tutti/graph/ops are the comfortable way to call it.
+  // Adds a node. Throws Error when the op is unknown, the name is taken or malformed, or the inputs
+  // do not suit the op. The functions of tutti/graph/ops are the comfortable way to call it.
   Node* Add(NodeSpec spec);
 
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
   int64_t size() const { return int64_t(nodes_.size()); }
-  const Node* Find(std::string_view name) const;         // null when there is none
-  Output FindOutput(std::string_view name) const;        // "split:1"; empty when there is none
+  const Node* Find(std::string_view name) const;   // null when there is none
+  Output FindOutput(std::string_view name) const;  // "split:1"; empty when there is none
 
   // "dense", then "dense_1", and so on, under the current name scope; taken from then on.
   std::string UniqueName(std::string_view base);
@@ -127,8 +133,8 @@ class Graph {
   const std::string& device_scope() const { return device_scope_; }
   const std::vector<const Node*>& control_scope() const { return control_scope_; }
 
-  // A graph inside If or While. Using an Output of `parent` (or its parents) inside it captures that value: an
-  // Arg node stands for it here, and captures() lists what it stands for.
+  // A graph inside If or While. Using an Output of `parent` (or its parents) inside it captures
+  // that value: an Arg node stands for it here, and captures() lists what it stands for.
   explicit Graph(Graph* parent) : parent_(parent) {}
   Graph* parent() const { return parent_; }
   struct Capture {
@@ -160,8 +166,8 @@ struct Subgraph {
   std::vector<Output> results;
 };
 
-// While it lives, names of new nodes get "name/" in front. Scopes nest. A scope name that was used before is
-// made unique ("dense_1").
+// While it lives, names of new nodes get "name/" in front. Scopes nest. A scope name that was used
+// before is made unique ("dense_1").
 class NameScope {
  public:
   NameScope(Graph& graph, std::string_view name);
@@ -175,7 +181,8 @@ class NameScope {
   std::string previous_;
 };
 
-// While it lives, new nodes ask for `device` ("/job:worker/task:1/cpu:0", or a part of it such as "/cpu:1").
+// While it lives, new nodes ask for `device` ("/job:worker/task:1/cpu:0", or a part of it such as
+// "/cpu:1").
 class DeviceScope {
  public:
   DeviceScope(Graph& graph, std::string_view device);

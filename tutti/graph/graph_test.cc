@@ -37,12 +37,12 @@ TEST(Graph, ErrorsNameBothNodesAndTheSourceLine) {
   const Output b = Placeholder(graph, kFloat32, {100, 10}, "b");
   const int line = __LINE__ + 1;
   const std::string message = MessageFrom([&] { MatMul(a, b, {}, "dense_1/matmul"); });
-  EXPECT_EQ(message,
-            "MatMul \"dense_1/matmul\" (graph_test.cc:" + std::to_string(line) +
-                "): inner dimensions differ: a is [128, 784], b is [100, 10]; a's dimension 1 must equal b's "
-                "dimension 0; inputs: Placeholder \"a\" (graph_test.cc:" +
-                std::to_string(line - 3) + "), Placeholder \"b\" (graph_test.cc:" +
-                std::to_string(line - 2) + ")");
+  EXPECT_EQ(message, "MatMul \"dense_1/matmul\" (graph_test.cc:" + std::to_string(line) +
+                         "): inner dimensions differ: a is [128, 784], b is [100, 10]; a's "
+                         "dimension 1 must equal b's "
+                         "dimension 0; inputs: Placeholder \"a\" (graph_test.cc:" +
+                         std::to_string(line - 3) +
+                         "), Placeholder \"b\" (graph_test.cc:" + std::to_string(line - 2) + ")");
   EXPECT_EQ(graph.size(), 2);
 }
 
@@ -67,11 +67,13 @@ TEST(Graph, RefusesUnknownOpsAndAttributes) {
   Graph graph;
   EXPECT_EQ(MessageFrom([&] { graph.Add({.op = "Frobnicate"}); }).substr(0, 27),
             "there is no op \"Frobnicate\"");
-  EXPECT_NE(MessageFrom([&] { graph.Add({.op = "NoOp", .attrs = {{"colour", int64_t{1}}}}); })
-                .find("the op has no attribute \"colour\""),
+  EXPECT_NE(MessageFrom([&] {
+              graph.Add({.op = "NoOp", .attrs = {{"colour", int64_t{1}}}});
+            }).find("the op has no attribute \"colour\""),
             std::string::npos);
-  EXPECT_NE(MessageFrom([&] { graph.Add({.op = "Constant"}); })
-                .find("attribute \"value\" (tensor) is missing"),
+  EXPECT_NE(MessageFrom([&] {
+              graph.Add({.op = "Constant"});
+            }).find("attribute \"value\" (tensor) is missing"),
             std::string::npos);
 }
 

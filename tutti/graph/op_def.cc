@@ -54,7 +54,9 @@ const AttrValue* InferContext::FindAttr(std::string_view name) const {
   return declared != nullptr && declared->default_value ? &*declared->default_value : nullptr;
 }
 
-std::optional<Tensor> InferContext::ConstantInput(int i) const { return ConstantValue(spec_.inputs[i]); }
+std::optional<Tensor> InferContext::ConstantInput(int i) const {
+  return ConstantValue(spec_.inputs[i]);
+}
 
 void InferContext::SetOutput(int i, DType dtype, const Shape& shape) {
   if (int(outputs_.size()) <= i) outputs_.resize(i + 1);
@@ -63,13 +65,15 @@ void InferContext::SetOutput(int i, DType dtype, const Shape& shape) {
 
 std::string InferContext::DescribeInput(int i) const {
   const Output& input = spec_.inputs[i];
-  return fmt::format("{} is {} {}", def_.InputName(i), NameOf(input.dtype()), input.shape().ToString());
+  return fmt::format("{} is {} {}", def_.InputName(i), NameOf(input.dtype()),
+                     input.shape().ToString());
 }
 
 absl::Status InferContext::RequireSameDType(int first) const {
   for (int i = first + 1; i < num_inputs(); ++i) {
     if (dtype(i) != dtype(first)) {
-      return Error("dtypes differ: {}, {}; use Cast on one of them", DescribeInput(first), DescribeInput(i));
+      return Error("dtypes differ: {}, {}; use Cast on one of them", DescribeInput(first),
+                   DescribeInput(i));
     }
   }
   return absl::OkStatus();
@@ -97,12 +101,14 @@ absl::Status InferContext::RequireRank(int i, int rank) const {
 
 absl::Status InferContext::RequireRankAtLeast(int i, int rank) const {
   if (!shape(i).has_rank() || shape(i).rank() >= rank) return absl::OkStatus();
-  return Error("{}; expected at least {} dimension{}", DescribeInput(i), rank, rank == 1 ? "" : "s");
+  return Error("{}; expected at least {} dimension{}", DescribeInput(i), rank,
+               rank == 1 ? "" : "s");
 }
 
 absl::StatusOr<int> InferContext::NormalizeAxis(int64_t axis, int rank) const {
   if (axis < -rank || axis >= rank) {
-    return Error("axis {} is out of range for {} dimensions; expected {} to {}", axis, rank, -rank, rank - 1);
+    return Error("axis {} is out of range for {} dimensions; expected {} to {}", axis, rank, -rank,
+                 rank - 1);
   }
   return int(axis < 0 ? axis + rank : axis);
 }

@@ -15,8 +15,11 @@ namespace tutti {
 // A declared attribute of an op: its type and, unless it must be given, its default.
 struct AttrDef {
   AttrDef(std::string attr_name, AttrValue default_value)
-      : name(std::move(attr_name)), type(TypeOf(default_value)), default_value(std::move(default_value)) {}
-  AttrDef(std::string attr_name, AttrType required_type) : name(std::move(attr_name)), type(required_type) {}
+      : name(std::move(attr_name)),
+        type(TypeOf(default_value)),
+        default_value(std::move(default_value)) {}
+  AttrDef(std::string attr_name, AttrType required_type)
+      : name(std::move(attr_name)), type(required_type) {}
 
   std::string name;
   AttrType type;
@@ -26,36 +29,38 @@ struct AttrDef {
 // What autodiff does at an op.
 enum class Gradient {
   kDefined,  // autodiff has a gradient function for it
-  kZero,     // the result does not depend smoothly on the inputs (Shape, ArgMax, Floor): the path ends here
-  kNone,     // no gradient exists: an error when it is on the path
+  kZero,  // the result does not depend smoothly on the inputs (Shape, ArgMax, Floor): the path ends
+          // here
+  kNone,  // no gradient exists: an error when it is on the path
 };
 
 class InferContext;
 
-// The definition of an op: its signature, its type and shape function, and what passes may assume of it.
+// The definition of an op: its signature, its type and shape function, and what passes may assume
+// of it.
 struct OpDef {
-  std::string name;
-  // Input names, for messages. "&variable" must be a Variable node and is no read of its value; "values..."
-  // (last) takes any number. The count is checked before `infer` runs.
-  std::vector<std::string> inputs;
-  std::vector<AttrDef> attrs;
+  std::string name = {};
+  // Input names, for messages. "&variable" must be a Variable node and is no read of its value;
+  // "values..." (last) takes any number. The count is checked before `infer` runs.
+  std::vector<std::string> inputs = {};
+  std::vector<AttrDef> attrs = {};
   // Checks the inputs and attributes and sets the type of every output.
-  std::function<absl::Status(InferContext&)> infer;
+  std::function<absl::Status(InferContext&)> infer = {};
   Gradient gradient = Gradient::kNone;
-  bool stateful = false;   // has effects or reads state: never folded, merged, or run twice
-  bool view = false;       // output 0 has the bytes of input 0 under another shape (Reshape)
-  bool async = false;      // may wait for something outside the step (Dequeue, Recv)
-  bool internal = false;   // only compiler passes make it; not part of the sweep over public ops
+  bool stateful = false;  // has effects or reads state: never folded, merged, or run twice
+  bool view = false;      // output 0 has the bytes of input 0 under another shape (Reshape)
+  bool async = false;     // may wait for something outside the step (Dequeue, Recv)
+  bool internal = false;  // only compiler passes make it; not part of the sweep over public ops
 
-  int fixed_inputs() const;                                // how many names do not end in "..."
+  int fixed_inputs() const;  // how many names do not end in "..."
   bool variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
   bool IsVariableInput(int i) const;
-  std::string InputName(int i) const;                      // "a", "values[3]"
+  std::string InputName(int i) const;  // "a", "values[3]"
   const AttrDef* FindAttr(std::string_view attr_name) const;
 };
 
-// All ops, by name. Filled once, before first use, from the families in graph/ops (see ops/register.cc).
-// Thread-safe after that.
+// All ops, by name. Filled once, before first use, from the families in graph/ops (see
+// ops/register.cc). Thread-safe after that.
 class OpRegistry {
  public:
   static OpRegistry& Global();
@@ -67,8 +72,8 @@ class OpRegistry {
   std::map<std::string, OpDef, std::less<>> ops_;
 };
 
-// What a type and shape function sees and sets. Shapes may be partly unknown; when the graph is compiled for
-// concrete feeds, the same function runs again with known ones.
+// What a type and shape function sees and sets. Shapes may be partly unknown; when the graph is
+// compiled for concrete feeds, the same function runs again with known ones.
 class InferContext {
  public:
   InferContext(const OpDef& def, const NodeSpec& spec, std::vector<ValueType>& outputs)
@@ -87,9 +92,11 @@ class InferContext {
   }
   const AttrValue* FindAttr(std::string_view name) const;
 
-  // The value of input i where the graph alone tells it (a Constant, the Shape of something known, ...).
+  // The value of input i where the graph alone tells it (a Constant, the Shape of something known,
+  // ...).
   std::optional<Tensor> ConstantInput(int i) const;
-  // Input i, an integer vector, understood as a shape, with unknown dimensions where the graph does not tell.
+  // Input i, an integer vector, understood as a shape, with unknown dimensions where the graph does
+  // not tell.
   absl::StatusOr<Shape> ShapeInput(int i) const;
 
   void SetOutput(int i, DType dtype, const Shape& shape);

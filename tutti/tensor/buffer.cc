@@ -29,6 +29,8 @@ BufferRef AllocateBuffer(size_t size) {
   return BufferRef(new HeapBuffer(data, size));
 }
 
-BufferRef BorrowBuffer(void* data, size_t size) { return BufferRef(new BorrowedBuffer(data, size)); }
+BufferRef BorrowBuffer(void* data, size_t size) {
+  return BufferRef(new BorrowedBuffer(data, size));
+}
 
 }  // namespace tutti

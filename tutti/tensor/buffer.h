@@ -9,9 +9,9 @@ namespace tutti {
 // Every tensor's memory starts at a multiple of this.
 inline constexpr size_t kBufferAlignment = 64;
 
-// A block of memory with a count of the references to it. Subclasses say where the memory comes from and what
-// happens when the last reference goes (free it, give it back to a pool, nothing for memory that a plan owns).
-// The count is thread-safe; the bytes are not guarded.
+// A block of memory with a count of the references to it. Subclasses say where the memory comes
+// from and what happens when the last reference goes (free it, give it back to a pool, nothing for
+// memory that a plan owns). The count is thread-safe; the bytes are not guarded.
 class Buffer {
  public:
   Buffer(void* data, size_t size) : data_(data), size_(size) {}
@@ -65,8 +65,8 @@ class BufferRef {
   Buffer* buffer_ = nullptr;
 };
 
-// Memory of the system allocator, kBufferAlignment aligned, not initialised; at least one byte. An empty
-// reference when there is not enough.
+// Memory of the system allocator, kBufferAlignment aligned, not initialised; at least one byte. An
+// empty reference when there is not enough.
 BufferRef AllocateBuffer(size_t size);
 
 // Memory that somebody else owns and keeps alive for longer than the buffer.

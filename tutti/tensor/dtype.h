@@ -42,15 +42,16 @@ inline constexpr DType kUInt32 = DType::kUInt32;
 inline constexpr DType kUInt64 = DType::kUInt64;
 inline constexpr DType kBool = DType::kBool;
 
-inline constexpr DType kAllDTypes[] = {kFloat16, kFloat32, kFloat64, kBFloat16, kInt8,   kInt16, kInt32,
-                                       kInt64,   kUInt8,   kUInt16,  kUInt32,   kUInt64, kBool};
+inline constexpr DType kAllDTypes[] = {kFloat16, kFloat32, kFloat64, kBFloat16, kInt8,
+                                       kInt16,   kInt32,   kInt64,   kUInt8,    kUInt16,
+                                       kUInt32,  kUInt64,  kBool};
 
-size_t SizeOf(DType dtype);                // bytes of one element; 0 for kInvalid
-std::string_view NameOf(DType dtype);      // "float32"
+size_t SizeOf(DType dtype);            // bytes of one element; 0 for kInvalid
+std::string_view NameOf(DType dtype);  // "float32"
 std::optional<DType> DTypeFromName(std::string_view name);
-bool IsFloating(DType dtype);              // float16, bfloat16, float32, float64
-bool IsInteger(DType dtype);               // signed or unsigned; not bool
-bool IsSigned(DType dtype);                // floating or signed integer
+bool IsFloating(DType dtype);  // float16, bfloat16, float32, float64
+bool IsInteger(DType dtype);   // signed or unsigned; not bool
+bool IsSigned(DType dtype);    // floating or signed integer
 
 // kFloat32 for float, and so on.
 template <typename T>
@@ -71,7 +72,8 @@ constexpr DType DTypeOf() {
 }
 
 // Calls visitor(std::type_identity<T>{}) with the C++ type of `dtype` and returns its result.
-// REQUIRES: dtype is valid. Usage: VisitDType(d, [&](auto tag) { using T = typename decltype(tag)::type; ... });
+// REQUIRES: dtype is valid. Usage: VisitDType(d, [&](auto tag) { using T = typename
+// decltype(tag)::type; ... });
 template <typename Visitor>
 decltype(auto) VisitDType(DType dtype, Visitor&& visitor) {
   switch (dtype) {

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstdint>
 
-// The two 16-bit floating-point types. They are storage: arithmetic happens in float, to and from which they
-// convert with rounding to nearest even.
+// The two 16-bit floating-point types. They are storage: arithmetic happens in float, to and from
+// which they convert with rounding to nearest even.
 namespace tutti {
 
 uint16_t Float16BitsFromFloat(float value);

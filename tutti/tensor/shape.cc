@@ -22,15 +22,17 @@ std::optional<Shape> Shape::Make(std::span<const int64_t> dims, std::string* why
     return std::nullopt;
   };
   if (dims.size() > size_t{kMaxRank}) {
-    return refuse(fmt::format("a shape has {} dimensions; at most {} are allowed", dims.size(), kMaxRank));
+    return refuse(
+        fmt::format("a shape has {} dimensions; at most {} are allowed", dims.size(), kMaxRank));
   }
   Shape shape;
   shape.rank_ = static_cast<int>(dims.size());
   bool has_zero = false;
   for (size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < kUnknownDim) {
-      return refuse(fmt::format("dimension {} of shape [{}] is {}; expected 0 or more, or -1 for unknown", i,
-                                fmt::join(dims, ", "), dims[i]));
+      return refuse(
+          fmt::format("dimension {} of shape [{}] is {}; expected 0 or more, or -1 for unknown", i,
+                      fmt::join(dims, ", "), dims[i]));
     }
     has_zero = has_zero || dims[i] == 0;
     shape.dims_[i] = dims[i];

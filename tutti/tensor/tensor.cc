@@ -15,7 +15,8 @@ namespace tutti {
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape) {
   if (dtype == DType::kInvalid) ThrowInvalidArgument("a tensor cannot have the dtype \"invalid\"");
   if (!shape.IsFullyKnown()) {
-    ThrowInvalidArgument(fmt::format("a tensor needs a fully known shape, got {}", shape.ToString()));
+    ThrowInvalidArgument(
+        fmt::format("a tensor needs a fully known shape, got {}", shape.ToString()));
   }
   const auto bytes = CheckedMul(shape.elements(), int64_t(SizeOf(dtype)));
   if (bytes) buffer_ = AllocateBuffer(size_t(*bytes));
@@ -39,8 +40,9 @@ Tensor Tensor::Zeros(DType dtype, const Shape& shape) {
 
 Tensor Tensor::FromBytes(DType dtype, const Shape& shape, const void* values, size_t count) {
   if (shape.elements() != int64_t(count)) {
-    ThrowInvalidArgument(fmt::format("{} values given for a tensor of shape {}, which has {} elements", count,
-                                     shape.ToString(), shape.elements()));
+    ThrowInvalidArgument(
+        fmt::format("{} values given for a tensor of shape {}, which has {} elements", count,
+                    shape.ToString(), shape.elements()));
   }
   Tensor tensor(dtype, shape);
   if (count > 0) std::memcpy(tensor.raw(), values, tensor.bytes());
@@ -49,8 +51,9 @@ Tensor Tensor::FromBytes(DType dtype, const Shape& shape, const void* values, si
 
 Tensor Tensor::Reshape(const Shape& shape) const {
   if (shape.elements() != elements()) {
-    ThrowInvalidArgument(fmt::format("cannot view a tensor of shape {} as {}: {} elements against {}",
-                                     shape_.ToString(), shape.ToString(), elements(), shape.elements()));
+    ThrowInvalidArgument(
+        fmt::format("cannot view a tensor of shape {} as {}: {} elements against {}",
+                    shape_.ToString(), shape.ToString(), elements(), shape.elements()));
   }
   Tensor view = *this;
   view.shape_ = shape;
@@ -59,8 +62,8 @@ Tensor Tensor::Reshape(const Shape& shape) const {
 
 Tensor Tensor::Rows(int64_t begin, int64_t end) const {
   if (shape_.rank() < 1 || begin < 0 || begin > end || end > shape_.dim(0)) {
-    ThrowInvalidArgument(
-        fmt::format("rows [{}, {}) of a tensor of shape {} do not exist", begin, end, shape_.ToString()));
+    ThrowInvalidArgument(fmt::format("rows [{}, {}) of a tensor of shape {} do not exist", begin,
+                                     end, shape_.ToString()));
   }
   Tensor view = *this;
   const int64_t row_bytes = shape_.dim(0) == 0 ? 0 : int64_t(bytes()) / shape_.dim(0);
@@ -83,14 +86,14 @@ bool Tensor::BitwiseEquals(const Tensor& other) const {
 
 void Tensor::RequireType(DType dtype) const {
   if (dtype == dtype_) return;
-  ThrowInvalidArgument(fmt::format("the tensor is {} {}; its values cannot be read as {}", NameOf(dtype_),
-                                   shape_.ToString(), NameOf(dtype)));
+  ThrowInvalidArgument(fmt::format("the tensor is {} {}; its values cannot be read as {}",
+                                   NameOf(dtype_), shape_.ToString(), NameOf(dtype)));
 }
 
 void Tensor::RequireOneElement() const {
   if (elements() == 1) return;
-  ThrowInvalidArgument(
-      fmt::format("a tensor of shape {} has {} elements; scalar() needs one", shape_.ToString(), elements()));
+  ThrowInvalidArgument(fmt::format("a tensor of shape {} has {} elements; scalar() needs one",
+                                   shape_.ToString(), elements()));
 }
 
 std::string Tensor::ToString(int64_t most_values) const {

@@ -13,10 +13,10 @@
 
 namespace tutti {
 
-// A dense, row-major, n-dimensional array: element type, shape, and a reference to its bytes. Copying a Tensor
-// copies the reference, so copies and views see each other's writes; Clone() copies the bytes. A
-// default-constructed Tensor is invalid (kInvalid, no memory). Distinct Tensors may be used from distinct
-// threads; guarding shared bytes is up to the user.
+// A dense, row-major, n-dimensional array: element type, shape, and a reference to its bytes.
+// Copying a Tensor copies the reference, so copies and views see each other's writes; Clone()
+// copies the bytes. A default-constructed Tensor is invalid (kInvalid, no memory). Distinct Tensors
+// may be used from distinct threads; guarding shared bytes is up to the user.
 //
 //   Tensor t = Tensor::Of<float>({2, 3}, {1, 2, 3, 4, 5, 6});
 //   float sum = 0;
@@ -28,8 +28,8 @@ class Tensor {
   // Not initialised. Throws Error when the shape is not fully known or the memory cannot be had.
   Tensor(DType dtype, const Shape& shape);
 
-  // A view of `buffer` from byte `offset` on. REQUIRES: the bytes suffice (true for blocked layouts that need
-  // more bytes than elements, too).
+  // A view of `buffer` from byte `offset` on. REQUIRES: the bytes suffice (true for blocked layouts
+  // that need more bytes than elements, too).
   Tensor(DType dtype, const Shape& shape, BufferRef buffer, size_t offset = 0);
 
   static Tensor Zeros(DType dtype, const Shape& shape);
@@ -92,8 +92,8 @@ class Tensor {
   }
 
   // Views, no bytes copied. Each throws Error when the argument does not fit.
-  Tensor Reshape(const Shape& shape) const;              // as many elements
-  Tensor Rows(int64_t begin, int64_t end) const;         // [begin, end) of the first dimension
+  Tensor Reshape(const Shape& shape) const;       // as many elements
+  Tensor Rows(int64_t begin, int64_t end) const;  // [begin, end) of the first dimension
 
   Tensor Clone() const;
 

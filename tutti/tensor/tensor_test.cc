@@ -83,7 +83,8 @@ TEST(Tensor, SaysWhatDoesNotFit) {
 
 TEST(Tensor, Prints) {
   EXPECT_EQ(Tensor::Of<float>({2}, {1.5f, 2}).ToString(), "float32 [2] {1.5, 2}");
-  EXPECT_EQ(Tensor::Scalar<uint64_t>(18446744073709551615u).ToString(), "uint64 [] {18446744073709551615}");
+  EXPECT_EQ(Tensor::Scalar<uint64_t>(18446744073709551615u).ToString(),
+            "uint64 [] {18446744073709551615}");
   EXPECT_EQ(Tensor::Vector<int32_t>({1, 2, 3, 4, 5}).ToString(4), "int32 [5] {1, 2, ..., 4, 5}");
   EXPECT_EQ(Tensor(kFloat32, Shape{0, 3}).ToString(), "float32 [0, 3] {}");
 }

@@ -19,8 +19,9 @@ absl::Status InferProduct(InferContext& c, int64_t* m, int64_t* n) {
   const int64_t ka = a.dim(inner_a);
   const int64_t kb = b.dim(inner_b);
   if (ka != kb && ka != kUnknownDim && kb != kUnknownDim) {
-    return c.Error("inner dimensions differ: a is {}, b is {}; a's dimension {} must equal b's dimension {}",
-                   a.ToString(), b.ToString(), inner_a, inner_b);
+    return c.Error(
+        "inner dimensions differ: a is {}, b is {}; a's dimension {} must equal b's dimension {}",
+        a.ToString(), b.ToString(), inner_a, inner_b);
   }
   *m = a.dim(ta ? rank_a - 1 : rank_a - 2);
   *n = b.dim(tb ? rank_b - 2 : rank_b - 1);

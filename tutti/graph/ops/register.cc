@@ -4,9 +4,25 @@ namespace tutti {
 
 void RegisterAllOps(OpRegistry& registry) {
   RegisterSourceOps(registry);
-  RegisterControlOps(registry);
+  RegisterElementwiseOps(registry);
+  RegisterActivationOps(registry);
+  RegisterShapeOps(registry);
+  RegisterArrangeOps(registry);
+  RegisterGatherOps(registry);
+  RegisterReduceOps(registry);
+  RegisterRandomOps(registry);
   RegisterMatMulOps(registry);
+  RegisterLinalgOps(registry);
+  RegisterSoftmaxOps(registry);
+  RegisterConvOps(registry);
+  RegisterPoolOps(registry);
+  RegisterNormOps(registry);
   RegisterStateOps(registry);
+  RegisterUpdateOps(registry);
+  RegisterQueueOps(registry);
+  RegisterSyncOps(registry);
+  RegisterControlOps(registry);
+  RegisterFusedOps(registry);
 }
 
 }  // namespace tutti

@@ -7,9 +7,37 @@ namespace tutti {
 
 void RegisterAllOps(OpRegistry& registry);
 
-void RegisterSourceOps(OpRegistry& registry);   // source.cc: Constant, Placeholder, Arg
-void RegisterControlOps(OpRegistry& registry);  // control.cc: NoOp, Group
-void RegisterMatMulOps(OpRegistry& registry);   // matmul.cc
-void RegisterStateOps(OpRegistry& registry);    // state.cc: Variable, Assign, IsInitialized
+void RegisterSourceOps(OpRegistry& registry);       // source.cc: Constant, Placeholder, Arg
+void RegisterElementwiseOps(OpRegistry& registry);  // elementwise.cc: arithmetic, comparison and
+                                                    // logic by element; Select, Cast, Clip
+void RegisterActivationOps(OpRegistry& registry);   // activation.cc: Relu, Gelu, Sigmoid, Tanh, ...
+void RegisterShapeOps(
+    OpRegistry& registry);  // shape.cc: Identity, Shape, Reshape, ExpandDims, Fill, Range, ...
+void RegisterArrangeOps(
+    OpRegistry& registry);  // arrange.cc: Transpose, Concat, Split, Slice, Pad, Tile, ...
+void RegisterGatherOps(OpRegistry& registry);  // gather.cc: Gather, ScatterNd, OneHot, TopK,
+                                               // Unique, DynamicPartition, ...
+void RegisterReduceOps(
+    OpRegistry& registry);  // reduce.cc: Sum, Mean, Max, ArgMax, Cumsum, LogSumExp, ...
+void RegisterRandomOps(OpRegistry& registry);  // random.cc: RandomUniform, RandomNormal,
+                                               // TruncatedNormal, Shuffle, Dropout
+void RegisterMatMulOps(OpRegistry& registry);  // matmul.cc: MatMul, BatchMatMul
+void RegisterLinalgOps(
+    OpRegistry& registry);  // linalg.cc: MatrixInverse, MatrixDeterminant, Cholesky, MatrixSolve
+void RegisterSoftmaxOps(
+    OpRegistry& registry);  // softmax.cc: Softmax, LogSoftmax, the cross-entropies, L2Loss, InTopK
+void RegisterConvOps(
+    OpRegistry& registry);  // conv.cc: BiasAdd, Conv2D, DepthwiseConv2D, Conv2DTranspose
+void RegisterPoolOps(OpRegistry& registry);  // pool.cc: MaxPool, AvgPool, GlobalAvgPool
+void RegisterNormOps(OpRegistry& registry);  // norm.cc: BatchNorm, LayerNorm
+void RegisterStateOps(
+    OpRegistry& registry);  // state.cc: Variable, Assign, IsInitialized, ScatterAdd, ...
+void RegisterUpdateOps(OpRegistry& registry);  // update.cc: ApplyGradientDescent, ApplyAdam, ...
+void RegisterQueueOps(
+    OpRegistry& registry);  // queue.cc: FIFOQueue, RandomShuffleQueue, Enqueue, Dequeue, ...
+void RegisterSyncOps(OpRegistry& registry);  // sync.cc: Mutex, Barrier, Accumulator, Gate, Clock
+void RegisterControlOps(
+    OpRegistry& registry);  // control.cc: NoOp, Group, Assert, CheckNumerics, Print, If, While
+void RegisterFusedOps(OpRegistry& registry);  // fused.cc: what the fusion passes make
 
 }  // namespace tutti

@@ -44,7 +44,12 @@ Output Constant(Graph& graph, Tensor value, std::string_view name, std::source_l
 
 Output Placeholder(Graph& graph, DType dtype, const Shape& shape, std::string_view name,
                    std::source_location where) {
-  return OpBuilder("Placeholder", name).On(graph).At(where).Attr("dtype", dtype).Attr("shape", shape).Build();
+  return OpBuilder("Placeholder", name)
+      .On(graph)
+      .At(where)
+      .Attr("dtype", dtype)
+      .Attr("shape", shape)
+      .Build();
 }
 
 }  // namespace tutti

@@ -18,7 +18,8 @@ absl::Status InferAssign(InferContext& c) {
   TUTTI_RETURN_IF_ERROR(c.RequireSameDType());
   const auto merged = c.shape(0).MergedWith(c.shape(1));
   if (!merged) {
-    return c.Error("shapes differ: variable is {}, value is {}", c.shape(0).ToString(), c.shape(1).ToString());
+    return c.Error("shapes differ: variable is {}, value is {}", c.shape(0).ToString(),
+                   c.shape(1).ToString());
   }
   c.SetOutput(0, c.dtype(0), *merged);
   return absl::OkStatus();
@@ -36,7 +37,8 @@ void RegisterStateOps(OpRegistry& registry) {
                 .gradient = Gradient::kZero,
                 .stateful = true});
   for (const char* name : {"Assign", "AssignAdd", "AssignSub"}) {
-    registry.Add({.name = name, .inputs = {"&variable", "value"}, .infer = InferAssign, .stateful = true});
+    registry.Add(
+        {.name = name, .inputs = {"&variable", "value"}, .infer = InferAssign, .stateful = true});
   }
   registry.Add({.name = "IsInitialized",
                 .inputs = {"&variable"},
@@ -51,8 +53,10 @@ void RegisterStateOps(OpRegistry& registry) {
 
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
                 std::source_location where) {
-  const std::string base(name.empty() ? graph.UniqueName("variable") : graph.name_scope() + std::string(name));
-  // The variable names the node that initialises it, so that any client that has the graph can find it.
+  const std::string base(name.empty() ? graph.UniqueName("variable")
+                                      : graph.name_scope() + std::string(name));
+  // The variable names the node that initialises it, so that any client that has the graph can find
+  // it.
   OpBuilder builder("Variable", name.empty() ? base.substr(graph.name_scope().size()) : name);
   const Output variable = builder.On(graph)
                               .At(where)

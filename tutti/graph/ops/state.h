@@ -9,16 +9,17 @@
 // Values that outlive a step.
 namespace tutti {
 
-// How a variable gets its first value: its type, and a function that builds the value. The functions of
-// nn/initializers.h (Zeros, RandomUniform, ...) make them.
+// How a variable gets its first value: its type, and a function that builds the value. The
+// functions of nn/initializers.h (Zeros, RandomUniform, ...) make them.
 struct Initializer {
   DType dtype = kFloat32;
   Shape shape;
   std::function<Output(Graph&)> build;
 };
 
-// A value that lives on a device, under its name, from run to run. As an input it stands for the value that it
-// has when the step starts; updates return the value they leave. Session::Initialize gives it its first value.
+// A value that lives on a device, under its name, from run to run. As an input it stands for the
+// value that it has when the step starts; updates return the value they leave. Session::Initialize
+// gives it its first value.
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name = "",
                 std::source_location where = std::source_location::current());
 

@@ -1,0 +1,7 @@
+#include "tutti/autodiff/register.h"
+
+namespace tutti {
+
+void RegisterGatherGradients(GradientRegistry&) {}
+
+}  // namespace tutti

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/graph/graph.h"
+
+namespace tutti {
+
+// One value for one placeholder (any output may be fed).
+using Feed = std::pair<Output, Tensor>;
+
+// What one node did in a traced run.
+struct NodeTrace {
+  std::string name;
+  std::string op;
+  std::string device;
+  int64_t start_nanos = 0;  // since the start of the step
+  int64_t end_nanos = 0;
+  int64_t bytes = 0;  // of its outputs
+};
+
+// The nodes of a traced run in the order in which they started.
+struct RunTrace {
+  std::vector<NodeTrace> nodes;
+  int64_t arena_bytes = 0;  // planned memory of the step
+  // Writes Chrome trace JSON (chrome://tracing, Perfetto). Throws Error when the file cannot be
+  // written.
+  void WriteChromeTrace(const std::string& path) const;
+};
+
+struct RunOptions {
+  std::chrono::nanoseconds timeout = std::chrono::nanoseconds(0);  // 0: none
+  bool trace = false;                                              // fill *trace_result
+  RunTrace* trace_result = nullptr;
+};
+
+struct SessionOptions {
+  std::string target = "";   // "" is this process
+  int devices = 1;           // cpu:0 .. in this process
+  int cores_per_device = 0;  // 0: all cores, divided among the devices
+  bool optimize = true;      // false: no passes but what correctness needs, for debugging
+};
+
+// Runs parts of a graph. Several threads may call Run at once. The graph must outlive the session;
+// nodes that are added later can be run too. Every method throws Error, after which the session is
+// as usable as before.
+//
+//   Session session(graph);
+//   session.Initialize();
+//   Tensor y = session.Run({{x, value}}, y_output);
+class Session {
+ public:
+  explicit Session(const Graph& graph, const SessionOptions& options = {});
+  ~Session();
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+
+  // Gives every variable of the graph that has no value its first one.
+  void Initialize();
+
+  // Runs what `fetches` and `targets` need, with `feeds` in place of what they name, and returns
+  // the fetched values.
+  std::vector<Tensor> Run(std::span<const Feed> feeds, std::span<const Output> fetches,
+                          std::span<const Node* const> targets = {},
+                          const RunOptions& options = {});
+
+  // The same, spelled for the hand.
+  Tensor Run(std::initializer_list<Feed> feeds, Output fetch, const RunOptions& options = {});
+  std::vector<Tensor> Run(std::initializer_list<Feed> feeds, std::initializer_list<Output> fetches,
+                          std::initializer_list<const Node*> targets = {},
+                          const RunOptions& options = {});
+  Tensor Run(Output fetch, const RunOptions& options = {}) { return Run({}, fetch, options); }
+  void RunTargets(std::initializer_list<Feed> feeds, std::initializer_list<const Node*> targets,
+                  const RunOptions& options = {});
+  // Without any allocation of its own: results go into `results`, one for each fetch.
+  void RunInto(std::span<const Feed> feeds, std::span<const Output> fetches,
+               std::span<const Node* const> targets, std::span<Tensor> results,
+               const RunOptions& options = {});
+
+  // Ends all running steps with CANCELLED. Later calls of Run fail too.
+  void Close();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace tutti

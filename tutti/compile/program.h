@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "tutti/base/status.h"
+#include "tutti/graph/graph.h"
+
+namespace tutti {
+
+// A graph on its way to become a step: what is fed, what is fetched, what must run. Passes turn one
+// Program into another. The graph holds what it was extracted from under the same names.
+struct Program {
+  std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+  std::vector<Output> feeds;  // Placeholder nodes of `graph`, in the order of the request
+  std::vector<Output> fetches;
+  std::vector<const Node*> targets;
+};
+
+// Copies a program node by node, in topological order, and lets `rewrite` change it on the way. All
+// passes are made of it.
+class ProgramCopy {
+ public:
+  explicit ProgramCopy(const Program& from);
+
+  Graph& to() { return *result_.graph; }
+
+  // What stands in the copy for an output or node of the original. REQUIRES: it was copied or
+  // mapped already.
+  Output Mapped(Output original) const;
+  std::vector<Output> Mapped(const std::vector<Output>& originals) const;
+  bool IsMapped(Output original) const { return outputs_.contains(original); }
+
+  // Adds a copy of `node` with its inputs mapped, and maps its outputs to it.
+  absl::StatusOr<Node*> Copy(const Node& node);
+  // The spec of that copy, to be changed and then added with AddAs.
+  absl::StatusOr<NodeSpec> SpecOf(const Node& node) const;
+  // Adds `spec` in place of `node`: all outputs and control edges of node go to the new one.
+  absl::StatusOr<Node*> AddAs(const Node& node, NodeSpec spec);
+  // From now on `replacement` (of the copy) stands for `original`.
+  void Map(Output original, Output replacement) { outputs_[original] = replacement; }
+  // Whoever has a control edge from `original` gets edges from `replacements` instead (none: it
+  // just vanishes, as for a folded constant).
+  void MapControl(const Node& original, std::vector<const Node*> replacements) {
+    control_[&original] = std::move(replacements);
+  }
+
+  // The finished copy, with feeds, fetches and targets mapped.
+  absl::StatusOr<Program> Finish();
+
+ private:
+  const Program& from_;
+  Program result_;
+  std::unordered_map<Output, Output, OutputHash> outputs_;
+  std::unordered_map<const Node*, std::vector<const Node*>> control_;
+};
+
+// How often each output of a program is used: by inputs, and once more for each fetch.
+class UseCounts {
+ public:
+  explicit UseCounts(const Program& program);
+  int of(Output output) const;
+  // The nodes that take `output` as an input (once per use).
+  const std::vector<const Node*>& consumers(Output output) const;
+  bool HasControlSuccessor(const Node& node) const { return control_.contains(&node); }
+
+ private:
+  std::unordered_map<Output, int, OutputHash> counts_;
+  std::unordered_map<Output, std::vector<const Node*>, OutputHash> consumers_;
+  std::unordered_map<const Node*, int> control_;
+  std::vector<const Node*> none_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,8 @@
+#include "tutti/device/device.h"
+#include "tutti/kernels/cpu/register.h"
+
+namespace tutti {
+
+void RegisterActivationCpuKernels(KernelRegistry&) {}
+
+}  // namespace tutti

@@ -1,0 +1,8 @@
+#include "tutti/device/device.h"
+#include "tutti/kernels/cpu/register.h"
+
+namespace tutti {
+
+void RegisterElementwiseCpuKernels(KernelRegistry&) {}
+
+}  // namespace tutti

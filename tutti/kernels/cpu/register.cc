@@ -1,0 +1,26 @@
+#include "tutti/kernels/cpu/register.h"
+
+namespace tutti {
+
+void RegisterCpuKernels(KernelRegistry& registry) {
+  RegisterElementwiseCpuKernels(registry);
+  RegisterActivationCpuKernels(registry);
+  RegisterShapeCpuKernels(registry);
+  RegisterArrangeCpuKernels(registry);
+  RegisterGatherCpuKernels(registry);
+  RegisterReduceCpuKernels(registry);
+  RegisterRandomCpuKernels(registry);
+  RegisterMatMulCpuKernels(registry);
+  RegisterLinalgCpuKernels(registry);
+  RegisterSoftmaxCpuKernels(registry);
+  RegisterConvCpuKernels(registry);
+  RegisterPoolCpuKernels(registry);
+  RegisterNormCpuKernels(registry);
+  RegisterStateCpuKernels(registry);
+  RegisterUpdateCpuKernels(registry);
+  RegisterFusedCpuKernels(registry);
+  RegisterQueueCpuKernels(registry);
+  RegisterSyncCpuKernels(registry);
+}
+
+}  // namespace tutti

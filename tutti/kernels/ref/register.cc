@@ -1,0 +1,26 @@
+#include "tutti/kernels/ref/register.h"
+
+namespace tutti {
+
+void RegisterRefKernels(KernelRegistry& registry) {
+  RegisterSourceRefKernels(registry);
+  RegisterElementwiseRefKernels(registry);
+  RegisterActivationRefKernels(registry);
+  RegisterShapeRefKernels(registry);
+  RegisterArrangeRefKernels(registry);
+  RegisterGatherRefKernels(registry);
+  RegisterReduceRefKernels(registry);
+  RegisterRandomRefKernels(registry);
+  RegisterMatMulRefKernels(registry);
+  RegisterLinalgRefKernels(registry);
+  RegisterSoftmaxRefKernels(registry);
+  RegisterConvRefKernels(registry);
+  RegisterPoolRefKernels(registry);
+  RegisterNormRefKernels(registry);
+  RegisterStateRefKernels(registry);
+  RegisterUpdateRefKernels(registry);
+  RegisterControlRefKernels(registry);
+  RegisterFusedRefKernels(registry);
+}
+
+}  // namespace tutti
