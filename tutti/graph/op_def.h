@@ -51,6 +51,9 @@ struct OpDef {
   bool view = false;      // output 0 has the bytes of input 0 under another shape (Reshape)
   bool async = false;     // may wait for something outside the step (Dequeue, Recv)
   bool internal = false;  // only compiler passes make it; not part of the sweep over public ops
+  // Its kernels set their outputs themselves (a variable's value, what came from a queue): no
+  // memory is planned for them.
+  bool provides_outputs = false;
 
   int fixed_inputs() const;  // how many names do not end in "..."
   bool variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }

@@ -23,6 +23,7 @@ void RegisterAllOps(OpRegistry& registry) {
   RegisterSyncOps(registry);
   RegisterControlOps(registry);
   RegisterFusedOps(registry);
+  RegisterTransferOps(registry);
 }
 
 }  // namespace tutti

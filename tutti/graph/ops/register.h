@@ -38,6 +38,7 @@ void RegisterQueueOps(
 void RegisterSyncOps(OpRegistry& registry);  // sync.cc: Mutex, Barrier, Accumulator, Gate, Clock
 void RegisterControlOps(
     OpRegistry& registry);  // control.cc: NoOp, Group, Assert, CheckNumerics, Print, If, While
-void RegisterFusedOps(OpRegistry& registry);  // fused.cc: what the fusion passes make
+void RegisterFusedOps(OpRegistry& registry);     // fused.cc: what the fusion passes make
+void RegisterTransferOps(OpRegistry& registry);  // transfer.cc: Send, Recv
 
 }  // namespace tutti

@@ -35,10 +35,14 @@ void RegisterStateOps(OpRegistry& registry) {
                           {"initializer", std::string()}},
                 .infer = InferVariable,
                 .gradient = Gradient::kZero,
-                .stateful = true});
+                .stateful = true,
+                .provides_outputs = true});
   for (const char* name : {"Assign", "AssignAdd", "AssignSub"}) {
-    registry.Add(
-        {.name = name, .inputs = {"&variable", "value"}, .infer = InferAssign, .stateful = true});
+    registry.Add({.name = name,
+                  .inputs = {"&variable", "value"},
+                  .infer = InferAssign,
+                  .stateful = true,
+                  .provides_outputs = true});
   }
   registry.Add({.name = "IsInitialized",
                 .inputs = {"&variable"},
