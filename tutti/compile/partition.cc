@@ -55,7 +55,9 @@ class Cutter {
   absl::Status Add(const Node& node) {
     const size_t part = PartOf(node);
     NodeSpec spec = node.spec();
-    for (Output& input : spec.inputs) TUTTI_ASSIGN_OR_RETURN(input, Here(input, part));
+    for (Output& input : spec.inputs) {
+      TUTTI_ASSIGN_OR_RETURN(input, Here(input, part));
+    }
     std::vector<const Node*> control;
     for (const Node* before : node.control_inputs()) {
       TUTTI_ASSIGN_OR_RETURN(const Node* here, ControlHere(*before, part));
