@@ -1,6 +1,7 @@
 #include "tutti/graph/attr.h"
 
 #include <algorithm>
+#include <bit>
 
 #include "tutti/graph/equality.h"
 
@@ -11,6 +12,23 @@ std::string_view NameOf(AttrType type) {
                                          "tensor", "ints", "floats", "strings", "subgraph"};
   return kNames[static_cast<size_t>(type)];
 }
+
+namespace {
+
+template <typename T>
+bool SameValue(const T& a, const T& b) {
+  return a == b;
+}
+// By bits, so that NaN equals itself and the two zeros differ.
+bool SameValue(double a, double b) {
+  return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+}
+bool SameValue(const std::vector<double>& a, const std::vector<double>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](double x, double y) { return SameValue(x, y); });
+}
+
+}  // namespace
 
 bool AttrEquals(const AttrValue& a, const AttrValue& b) {
   if (a.index() != b.index()) return false;
@@ -28,7 +46,7 @@ bool AttrEquals(const AttrValue& a, const AttrValue& b) {
                       std::is_same_v<T, std::shared_ptr<const Subgraph>>) {
           return false;
         } else {
-          return value == std::get<T>(b);
+          return SameValue(value, std::get<T>(b));
         }
       },
       a);

@@ -40,7 +40,7 @@ enum class AttrType {
 inline AttrType TypeOf(const AttrValue& value) { return static_cast<AttrType>(value.index()); }
 std::string_view NameOf(AttrType type);
 
-// Equal type and value; tensors by bits, subgraphs by their graphs.
+// Equal type and value; tensors and reals by bits, subgraphs by their graphs.
 bool AttrEquals(const AttrValue& a, const AttrValue& b);
 
 using Attr = std::pair<std::string, AttrValue>;

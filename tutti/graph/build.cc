@@ -87,12 +87,21 @@ class GraphBuilder {
     if (!status.ok()) return Explain(status, spec);
     std::vector<ValueType> outputs;
     InferContext context(*def, spec, outputs);
-    if (const absl::Status inferred = def->infer(context); !inferred.ok())
+    if (const absl::Status inferred = Infer(*def, context); !inferred.ok())
       return Explain(inferred, spec);
     return Own(*def, std::move(spec), std::move(outputs));
   }
 
  private:
+  // Shape's constructor throws when a product of dimensions passes 2^63.
+  static absl::Status Infer(const OpDef& def, InferContext& context) {
+    try {
+      return def.infer(context);
+    } catch (...) {
+      return StatusFromCurrentException();
+    }
+  }
+
   absl::Status ChooseName(NodeSpec& spec) {
     if (spec.name.empty()) {
       spec.name = graph_.UniqueName(spec.op);

@@ -1,0 +1,11 @@
+#include "tutti/graph/io.h"
+
+#include "tutti/graph/text_format.h"
+
+namespace tutti {
+
+std::string GraphToText(const Graph& graph, bool types) { return ToText(graph, {.types = types}); }
+
+void ReadTextGraph(std::string_view text, Graph& graph) { ThrowIfError(ParseText(text, &graph)); }
+
+}  // namespace tutti
