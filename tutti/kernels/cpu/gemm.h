@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tutti/base/status.h"
+
+namespace tutti {
+
+// c[m, n] = op(a) x op(b) in float32, all dense and row-major. Any of m, n, k may be 0 (k = 0 gives
+// zeros). Runs on the cores of the thread's TeamScope; inside Team::ParallelFor on one. A plain
+// value, thread-safe.
+struct Gemm {
+  int64_t m = 0;
+  int64_t n = 0;
+  int64_t k = 0;
+  bool transpose_a = false;  // a is [k, m]
+  bool transpose_b = false;  // b is [n, k]
+
+  absl::Status Run(const float* a, const float* b, float* c) const;
+};
+
+}  // namespace tutti
