@@ -1,0 +1,7 @@
+#include "tutti/testing/op_sample.h"
+
+namespace tutti::testing {
+
+void AddRandomSamples(SampleRegistry&) {}
+
+}  // namespace tutti::testing
