@@ -2,7 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+
+#include "tutti/autodiff/gradient_registry.h"
+#include "tutti/device/kernel_registry.h"
+#include "tutti/graph/op_def.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/kernels/register.h"
 
 namespace tutti::testing {
 namespace {
@@ -23,6 +30,55 @@ TEST(CompareTensorsTest, TypesShapesAndNaN) {
   EXPECT_FALSE(CompareTensors(Tensor::Vector<double>({1, INFINITY}), nan, 1).ok());
   EXPECT_FALSE(CompareTensors(nan.Reshape({1, 2}), nan, 1).ok());
   EXPECT_FALSE(CompareTensors(Tensor::Vector<int32_t>({1}), Tensor::Vector<int32_t>({2}), 10).ok());
+}
+
+// Two ops with y = 2x, one with the right gradient, one with half of it.
+void AddDoublingOps() {
+  [[maybe_unused]] static const bool done = [] {
+    RegisterCpuKernels();
+    for (const char* name : {"TestDouble", "TestDoubleWrong"}) {
+      OpRegistry::Global().Add({.name = name,
+                                .inputs = {"x"},
+                                .infer =
+                                    [](InferContext& c) {
+                                      c.SetOutput(0, c.dtype(0), c.shape(0));
+                                      return absl::OkStatus();
+                                    },
+                                .gradient = Gradient::kDefined});
+      AddFunctionKernel(KernelRegistry::Global(), name, "ref", [](KernelContext& c) {
+        for (int64_t i = 0; i < c.input(0).elements(); ++i) {
+          c.output(0).data<double>()[i] = 2 * c.input(0).data<double>()[i];
+        }
+        return absl::OkStatus();
+      });
+    }
+    GradientRegistry::Global().Add("TestDouble", [](GradientContext& g) {
+      const Output arriving = g.gradient();
+      g.Set(0, arriving.graph().Add({.op = "TestDouble", .inputs = {arriving}})->output());
+    });
+    GradientRegistry::Global().Add("TestDoubleWrong",
+                                   [](GradientContext& g) { g.Set(0, g.gradient()); });
+    return true;
+  }();
+}
+
+TEST(CheckGradientTest, TellsRightFromWrong) {
+  AddDoublingOps();
+  for (const Shape& shape : {Shape{}, Shape{0}, Shape{5}, Shape{3, 33}}) {
+    Graph graph;
+    Random random(1);
+    const Output x = Placeholder(graph, kFloat64, shape, "x");
+    const Output right = graph.Add({.op = "TestDouble", .inputs = {x}})->output();
+    const Output wrong = graph.Add({.op = "TestDoubleWrong", .inputs = {right}})->output();
+    const Feeds feeds = {{x, RandomTensor(random, kFloat64, shape)}};
+    const auto status = CheckGradient(std::span(&right, 1), std::span(&x, 1), feeds, random);
+    EXPECT_TRUE(status.ok()) << status;
+    const auto error = CheckGradient(std::span(&wrong, 1), std::span(&x, 1), feeds, random);
+    EXPECT_EQ(error.ok(), shape.elements() == 0);
+    if (!error.ok()) {
+      EXPECT_NE(MessageOf(error).find("the gradient of x"), std::string_view::npos) << error;
+    }
+  }
 }
 
 TEST(RandomShapeTest, KeepsItsPromises) {
