@@ -8,7 +8,9 @@ void RegisterAllOps(OpRegistry& registry) {
   RegisterActivationOps(registry);
   RegisterShapeOps(registry);
   RegisterArrangeOps(registry);
+  RegisterSliceOps(registry);
   RegisterGatherOps(registry);
+  RegisterPartitionOps(registry);
   RegisterReduceOps(registry);
   RegisterRandomOps(registry);
   RegisterMatMulOps(registry);
