@@ -97,6 +97,9 @@ class KernelContext {
   absl::Status AllocateOutput(int i, const Shape& shape);
   // Output i is this tensor (a view of an input, a value taken from a queue).
   void SetOutput(int i, Tensor value) { *outputs[i] = std::move(value); }
+  // Does anybody read output i? Kernels that would only hand out a reference (the value of a
+  // variable) skip it where nobody does, so that the next update finds the memory its own.
+  bool output_consumed(int i) const { return i >= 64 || ((consumed_outputs >> i) & 1) != 0; }
 
   Device& device() const { return *step->device; }
   const Team& team() const;
@@ -109,6 +112,7 @@ class KernelContext {
   Tensor* const* outputs = nullptr;
   uint32_t input_count = 0;
   uint32_t output_count = 0;
+  uint64_t consumed_outputs = ~uint64_t{0};  // bit i: see output_consumed(i)
   std::byte* scratch_data = nullptr;
   size_t scratch_size = 0;
   Completion* completion = nullptr;  // for asynchronous kernels

@@ -173,7 +173,10 @@ class GraphBuilder {
     spec.attrs = {{"dtype", outer.dtype()}, {"shape", outer.shape()}};
     if (outer.node->op() == "Variable" || outer.node->HasAttr("_variable")) {
       const AttrValue* name = outer.node->FindAttr("_variable");
-      spec.attrs.emplace_back("_variable", name != nullptr ? *name : AttrValue(outer.node->name()));
+      SetAttr(spec.attrs, "_variable", name != nullptr ? *name : AttrValue(outer.node->name()));
+      const AttrValue* container =
+          outer.node->FindAttr(name != nullptr ? "_container" : "container");
+      if (container != nullptr) SetAttr(spec.attrs, "_container", *container);
     }
     auto node = Add(std::move(spec));
     graph_.name_scope_ = scope;

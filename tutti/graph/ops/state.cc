@@ -4,6 +4,7 @@
 
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/register.h"
+#include "tutti/graph/ops/rows.h"
 
 namespace tutti {
 namespace {
@@ -25,7 +26,47 @@ absl::Status InferAssign(InferContext& c) {
   return absl::OkStatus();
 }
 
+absl::Status InferAssignArithmetic(InferContext& c) {
+  if (c.dtype(0) == kBool) return c.Error("{}; expected a numeric type", c.DescribeInput(0));
+  return InferAssign(c);
+}
+
+absl::Status InferScatter(InferContext& c) {
+  if (c.dtype(2) != c.dtype(0)) {
+    return c.Error("dtypes differ: {}, {}; use Cast on one of them", c.DescribeInput(0),
+                   c.DescribeInput(2));
+  }
+  TUTTI_RETURN_IF_ERROR(c.RequireIndex(1));
+  TUTTI_RETURN_IF_ERROR(CheckRowsInput(c, 0, 1, 2));
+  c.SetOutput(0, c.dtype(0), c.shape(0));
+  return absl::OkStatus();
+}
+
+absl::Status InferScatterArithmetic(InferContext& c) {
+  if (c.dtype(0) == kBool) return c.Error("{}; expected a numeric type", c.DescribeInput(0));
+  return InferScatter(c);
+}
+
 }  // namespace
+
+absl::Status CheckRowsInput(const InferContext& c, int variable, int indices, int rows) {
+  TUTTI_RETURN_IF_ERROR(c.RequireRankAtLeast(variable, 1));
+  const Shape& whole = c.shape(variable);
+  const Shape& index = c.shape(indices);
+  if (!whole.has_rank() || !index.has_rank()) return absl::OkStatus();
+  std::vector<int64_t> dims(index.dims().begin(), index.dims().end());
+  dims.insert(dims.end(), whole.dims().begin() + 1, whole.dims().end());
+  std::string why;
+  const auto expected = Shape::Make(dims, &why);
+  if (!expected)
+    return c.Error("the shape of {} would be invalid: {}", c.def().InputName(rows), why);
+  if (!c.shape(rows).CompatibleWith(*expected)) {
+    return c.Error(
+        "{}; expected {}: the shape of {} followed by a row of the variable, which is {}",
+        c.DescribeInput(rows), expected->ToString(), c.def().InputName(indices), whole.ToString());
+  }
+  return absl::OkStatus();
+}
 
 void RegisterStateOps(OpRegistry& registry) {
   registry.Add({.name = "Variable",
@@ -37,12 +78,25 @@ void RegisterStateOps(OpRegistry& registry) {
                 .gradient = Gradient::kZero,
                 .stateful = true,
                 .provides_outputs = true});
-  for (const char* name : {"Assign", "AssignAdd", "AssignSub"}) {
+  registry.Add({.name = "Assign",
+                .inputs = {"&variable", "value"},
+                .infer = InferAssign,
+                .stateful = true,
+                .provides_outputs = true});
+  for (const char* name : {"AssignAdd", "AssignSub"}) {
     registry.Add({.name = name,
                   .inputs = {"&variable", "value"},
-                  .infer = InferAssign,
+                  .infer = InferAssignArithmetic,
                   .stateful = true,
                   .provides_outputs = true});
+  }
+  for (const char* name : {"ScatterAdd", "ScatterSub", "ScatterUpdate"}) {
+    registry.Add(
+        {.name = name,
+         .inputs = {"&variable", "indices", "rows"},
+         .infer = name == std::string_view("ScatterUpdate") ? InferScatter : InferScatterArithmetic,
+         .stateful = true,
+         .provides_outputs = true});
   }
   registry.Add({.name = "IsInitialized",
                 .inputs = {"&variable"},
@@ -82,6 +136,15 @@ Output AssignAdd(Input variable, Input value, std::string_view name) {
 }
 Output AssignSub(Input variable, Input value, std::string_view name) {
   return OpBuilder("AssignSub", name).In(variable).In(value).Build();
+}
+Output ScatterAdd(Input variable, Input indices, Input rows, std::string_view name) {
+  return OpBuilder("ScatterAdd", name).In(variable).In(indices).In(rows).Build();
+}
+Output ScatterSub(Input variable, Input indices, Input rows, std::string_view name) {
+  return OpBuilder("ScatterSub", name).In(variable).In(indices).In(rows).Build();
+}
+Output ScatterUpdate(Input variable, Input indices, Input rows, std::string_view name) {
+  return OpBuilder("ScatterUpdate", name).In(variable).In(indices).In(rows).Build();
 }
 Output IsInitialized(Input variable, std::string_view name) {
   return OpBuilder("IsInitialized", name).In(variable).Build();

@@ -28,6 +28,15 @@ Output Assign(Input variable, Input value, std::string_view name = "");
 Output AssignAdd(Input variable, Input value, std::string_view name = "");
 Output AssignSub(Input variable, Input value, std::string_view name = "");
 
+// Change rows of a variable: row indices[i] (of its first dimension) by rows[i]. `indices` is an
+// int32 or int64 tensor of any shape and `rows` has that shape followed by the variable's without
+// its first dimension. Repeated indices are worked off in order, so sums count them all and of
+// several ScatterUpdates the last one stays. An index out of range is an error that changes
+// nothing. Each returns the whole variable after the update.
+Output ScatterAdd(Input variable, Input indices, Input rows, std::string_view name = "");
+Output ScatterSub(Input variable, Input indices, Input rows, std::string_view name = "");
+Output ScatterUpdate(Input variable, Input indices, Input rows, std::string_view name = "");
+
 // A bool scalar: has the variable been given a value?
 Output IsInitialized(Input variable, std::string_view name = "");
 

@@ -2,9 +2,332 @@
 
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/register.h"
+#include "tutti/graph/ops/rows.h"
+#include "tutti/graph/ops/update_table.h"
 
 namespace tutti {
+namespace {
 
-void RegisterUpdateOps(OpRegistry&) {}
+absl::Status RequireScalar(InferContext& c, int i) {
+  TUTTI_RETURN_IF_ERROR(c.RequireRank(i, 0));
+  if (IsFloating(c.dtype(i)) || IsInteger(c.dtype(i))) return absl::OkStatus();
+  return c.Error("{}; expected a number", c.DescribeInput(i));
+}
+
+// Variable and slots: distinct nodes of one type. *shape becomes what is known of all of them.
+absl::Status CheckReferences(InferContext& c, int count, Shape* shape) {
+  TUTTI_RETURN_IF_ERROR(c.RequireFloating(0));
+  *shape = c.shape(0);
+  for (int i = 1; i < count; ++i) {
+    const auto merged = shape->MergedWith(c.shape(i));
+    if (c.dtype(i) != c.dtype(0) || !merged) {
+      return c.Error("{} but {}; a slot has the type and shape of its variable", c.DescribeInput(i),
+                     c.DescribeInput(0));
+    }
+    *shape = *merged;
+    for (int j = 0; j < i; ++j) {
+      if (c.spec().inputs[i] == c.spec().inputs[j]) {
+        return c.Error("{} and {} are both \"{}\"; they must be different variables",
+                       c.def().InputName(j), c.def().InputName(i), c.spec().inputs[i].name());
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status InferUpdate(InferContext& c, const UpdateOp& op, bool sparse) {
+  Shape shape;
+  TUTTI_RETURN_IF_ERROR(CheckReferences(c, op.references(), &shape));
+  TUTTI_RETURN_IF_ERROR(RequireScalar(c, op.learning_rate_input()));
+  TUTTI_RETURN_IF_ERROR(c.RequireFloating(op.learning_rate_input()));
+  if (op.takes_step) TUTTI_RETURN_IF_ERROR(RequireScalar(c, op.step_input()));
+  const int gradient = op.gradient_input() + (sparse ? 1 : 0);
+  if (c.dtype(gradient) != c.dtype(0)) {
+    return c.Error("dtypes differ: {}, {}; use Cast on one of them", c.DescribeInput(0),
+                   c.DescribeInput(gradient));
+  }
+  if (sparse) {
+    TUTTI_RETURN_IF_ERROR(c.RequireIndex(gradient - 1));
+    TUTTI_RETURN_IF_ERROR(CheckRowsInput(c, 0, gradient - 1, gradient));
+  } else {
+    const auto merged = shape.MergedWith(c.shape(gradient));
+    if (!merged) {
+      return c.Error("shapes differ: variable is {}, gradient is {}", shape.ToString(),
+                     c.shape(gradient).ToString());
+    }
+    shape = *merged;
+  }
+  if (c.num_inputs() > gradient + 2) {
+    return c.Error("{} scales given; expected at most one", c.num_inputs() - gradient - 1);
+  }
+  if (c.num_inputs() == gradient + 2) TUTTI_RETURN_IF_ERROR(RequireScalar(c, gradient + 1));
+  c.SetOutput(0, c.dtype(0), shape);
+  return absl::OkStatus();
+}
+
+// _FusedApply: what stands in for several updates of one kind. Inputs: the gradients, then
+// learning_rate, [step,] [scale]. "variables" and "containers" name variable and slots of each.
+absl::Status InferFusedApply(InferContext& c) {
+  const UpdateOp* op = FindUpdateOp(c.attr<std::string>("op"));
+  if (op == nullptr) return c.Error("\"{}\" is no update", c.attr<std::string>("op"));
+  const auto& variables = c.attr<std::vector<std::string>>("variables");
+  const int scalars = 1 + (op->takes_step ? 1 : 0) + (c.attr<bool>("scaled") ? 1 : 0);
+  const int updates = c.num_inputs() - scalars;
+  if (updates < 1 || variables.size() != size_t(updates) * size_t(op->references()) ||
+      c.attr<std::vector<std::string>>("containers").size() != variables.size()) {
+    return c.Error("{} variables for {} gradients of {}", variables.size(), updates, op->name);
+  }
+  for (int i = 0; i < updates; ++i) {
+    TUTTI_RETURN_IF_ERROR(c.RequireDType(i, c.dtype(0)));
+    TUTTI_RETURN_IF_ERROR(c.RequireFloating(i));
+  }
+  for (int i = updates; i < c.num_inputs(); ++i) TUTTI_RETURN_IF_ERROR(RequireScalar(c, i));
+  return absl::OkStatus();
+}
+
+OpBuilder& AddScale(OpBuilder& builder, const std::optional<Input>& scale) {
+  return scale ? builder.In(*scale) : builder;
+}
+
+// A literal step must stay an integer, whatever the dtype of the variable beside it.
+Input WholeStep(const Input& step) {
+  if (!step.is_literal() || !step.is_number() || !IsInteger(step.literal().dtype())) return step;
+  int64_t value = 0;
+  VisitDType(step.literal().dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_integral_v<T>) value = int64_t(*step.literal().data<T>());
+  });
+  return {Tensor::Scalar<int64_t>(value), step.where()};
+}
+
+OpBuilder Update(std::string_view op, std::string_view name, std::initializer_list<Input> inputs) {
+  OpBuilder builder(op, name);
+  for (const Input& input : inputs) builder.In(input);
+  return builder;
+}
+
+}  // namespace
+
+std::span<const UpdateOp> UpdateOps() {
+  static const std::vector<UpdateOp> ops = {
+      {"ApplyGradientDescent", UpdateRule::kGradientDescent, {}},
+      {"ApplyMomentum",
+       UpdateRule::kMomentum,
+       {"accumulator"},
+       false,
+       {{"momentum", 0.9}, {"nesterov", false}}},
+      {"ApplyAdagrad", UpdateRule::kAdagrad, {"square_sum"}, false, {{"epsilon", 1e-10}}},
+      {"ApplyRMSProp",
+       UpdateRule::kRMSProp,
+       {"square_mean"},
+       false,
+       {{"rho", 0.9}, {"epsilon", 1e-8}}},
+      {"ApplyRMSPropMomentum",
+       UpdateRule::kRMSPropMomentum,
+       {"square_mean", "momentum_slot"},
+       false,
+       {{"rho", 0.9}, {"epsilon", 1e-8}, {"momentum", 0.0}}},
+      {"ApplyAdam",
+       UpdateRule::kAdam,
+       {"m", "v"},
+       true,
+       {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}}},
+      {"ApplyAdamW",
+       UpdateRule::kAdamW,
+       {"m", "v"},
+       true,
+       {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}, {"weight_decay", 0.01}}},
+      {"ApplyFtrl",
+       UpdateRule::kFtrl,
+       {"n", "z"},
+       false,
+       {{"l1", 0.0}, {"l2", 0.0}, {"beta", 1.0}}},
+  };
+  return ops;
+}
+
+const UpdateOp* FindUpdateOp(std::string_view op, bool* sparse) {
+  const bool is_sparse = op.ends_with("Sparse");
+  if (is_sparse) op.remove_suffix(6);
+  if (sparse != nullptr) *sparse = is_sparse;
+  for (const UpdateOp& candidate : UpdateOps()) {
+    if (candidate.name == op) return &candidate;
+  }
+  return nullptr;
+}
+
+void RegisterUpdateOps(OpRegistry& registry) {
+  for (const UpdateOp& op : UpdateOps()) {
+    for (const bool sparse : {false, true}) {
+      std::vector<std::string> inputs = {"&variable"};
+      for (const std::string& slot : op.slots) inputs.push_back("&" + slot);
+      inputs.push_back("learning_rate");
+      if (op.takes_step) inputs.push_back("step");
+      if (sparse) inputs.push_back("indices");
+      inputs.push_back(sparse ? "rows" : "gradient");
+      inputs.push_back("scale...");
+      registry.Add({.name = op.name + (sparse ? "Sparse" : ""),
+                    .inputs = inputs,
+                    .attrs = op.attrs,
+                    .infer = [&op, sparse](InferContext& c) { return InferUpdate(c, op, sparse); },
+                    .stateful = true,
+                    .provides_outputs = true});
+    }
+  }
+  registry.Add({.name = "_FusedApply",
+                .inputs = {"inputs..."},
+                .attrs = {{"op", AttrType::kString},
+                          {"variables", AttrType::kStrings},
+                          {"containers", AttrType::kStrings},
+                          {"scaled", false},
+                          {"momentum", 0.0},
+                          {"nesterov", false},
+                          {"epsilon", 0.0},
+                          {"rho", 0.0},
+                          {"beta1", 0.0},
+                          {"beta2", 0.0},
+                          {"weight_decay", 0.0},
+                          {"l1", 0.0},
+                          {"l2", 0.0},
+                          {"beta", 0.0}},
+                .infer = InferFusedApply,
+                .stateful = true,
+                .internal = true});
+}
+
+Output ApplyGradientDescent(Input variable, Input learning_rate, Input gradient,
+                            const GradientDescentOptions& options, std::string_view name) {
+  OpBuilder builder = Update("ApplyGradientDescent", name, {variable, learning_rate, gradient});
+  return AddScale(builder, options.scale).Build();
+}
+
+Output ApplyGradientDescentSparse(Input variable, Input learning_rate, Input indices, Input rows,
+                                  const GradientDescentOptions& options, std::string_view name) {
+  OpBuilder builder =
+      Update("ApplyGradientDescentSparse", name, {variable, learning_rate, indices, rows});
+  return AddScale(builder, options.scale).Build();
+}
+
+namespace {
+Output Finish(OpBuilder builder, const MomentumOptions& options) {
+  builder.Attr("momentum", options.momentum).Attr("nesterov", options.nesterov);
+  return AddScale(builder, options.scale).Build();
+}
+Output Finish(OpBuilder builder, const AdagradOptions& options) {
+  builder.Attr("epsilon", options.epsilon);
+  return AddScale(builder, options.scale).Build();
+}
+Output Finish(OpBuilder builder, const AdamOptions& options) {
+  builder.Attr("beta1", options.beta1).Attr("beta2", options.beta2);
+  builder.Attr("epsilon", options.epsilon);
+  return AddScale(builder, options.scale).Build();
+}
+Output Finish(OpBuilder builder, const AdamWOptions& options) {
+  builder.Attr("beta1", options.beta1).Attr("beta2", options.beta2);
+  builder.Attr("epsilon", options.epsilon).Attr("weight_decay", options.weight_decay);
+  return AddScale(builder, options.scale).Build();
+}
+Output Finish(OpBuilder builder, const FtrlOptions& options) {
+  builder.Attr("l1", options.l1).Attr("l2", options.l2).Attr("beta", options.beta);
+  return AddScale(builder, options.scale).Build();
+}
+
+// The two forms of RMSProp are two ops, so that without momentum no slot is read and written.
+Output BuildRMSProp(std::string_view suffix, std::string_view name, const Input& variable,
+                    const Input& square_mean, std::initializer_list<Input> rest,
+                    const RMSPropOptions& options) {
+  if (options.momentum != 0 && !options.momentum_slot) {
+    ThrowInvalidArgument(
+        fmt::format("ApplyRMSProp: momentum is {} but there is no momentum_slot to keep it in",
+                    options.momentum));
+  }
+  OpBuilder builder(
+      (options.momentum_slot ? "ApplyRMSPropMomentum" : "ApplyRMSProp") + std::string(suffix),
+      name);
+  builder.In(variable).In(square_mean);
+  if (options.momentum_slot) builder.In(*options.momentum_slot).Attr("momentum", options.momentum);
+  for (const Input& input : rest) builder.In(input);
+  builder.Attr("rho", options.rho).Attr("epsilon", options.epsilon);
+  return AddScale(builder, options.scale).Build();
+}
+}  // namespace
+
+Output ApplyMomentum(Input variable, Input accumulator, Input learning_rate, Input gradient,
+                     const MomentumOptions& options, std::string_view name) {
+  return Finish(Update("ApplyMomentum", name, {variable, accumulator, learning_rate, gradient}),
+                options);
+}
+
+Output ApplyMomentumSparse(Input variable, Input accumulator, Input learning_rate, Input indices,
+                           Input rows, const MomentumOptions& options, std::string_view name) {
+  return Finish(
+      Update("ApplyMomentumSparse", name, {variable, accumulator, learning_rate, indices, rows}),
+      options);
+}
+
+Output ApplyAdagrad(Input variable, Input square_sum, Input learning_rate, Input gradient,
+                    const AdagradOptions& options, std::string_view name) {
+  return Finish(Update("ApplyAdagrad", name, {variable, square_sum, learning_rate, gradient}),
+                options);
+}
+
+Output ApplyAdagradSparse(Input variable, Input square_sum, Input learning_rate, Input indices,
+                          Input rows, const AdagradOptions& options, std::string_view name) {
+  return Finish(
+      Update("ApplyAdagradSparse", name, {variable, square_sum, learning_rate, indices, rows}),
+      options);
+}
+
+Output ApplyRMSProp(Input variable, Input square_mean, Input learning_rate, Input gradient,
+                    const RMSPropOptions& options, std::string_view name) {
+  return BuildRMSProp("", name, variable, square_mean, {learning_rate, gradient}, options);
+}
+
+Output ApplyRMSPropSparse(Input variable, Input square_mean, Input learning_rate, Input indices,
+                          Input rows, const RMSPropOptions& options, std::string_view name) {
+  return BuildRMSProp("Sparse", name, variable, square_mean, {learning_rate, indices, rows},
+                      options);
+}
+
+Output ApplyAdam(Input variable, Input m, Input v, Input learning_rate, Input step, Input gradient,
+                 const AdamOptions& options, std::string_view name) {
+  return Finish(
+      Update("ApplyAdam", name, {variable, m, v, learning_rate, WholeStep(step), gradient}),
+      options);
+}
+
+Output ApplyAdamSparse(Input variable, Input m, Input v, Input learning_rate, Input step,
+                       Input indices, Input rows, const AdamOptions& options,
+                       std::string_view name) {
+  return Finish(Update("ApplyAdamSparse", name,
+                       {variable, m, v, learning_rate, WholeStep(step), indices, rows}),
+                options);
+}
+
+Output ApplyAdamW(Input variable, Input m, Input v, Input learning_rate, Input step, Input gradient,
+                  const AdamWOptions& options, std::string_view name) {
+  return Finish(
+      Update("ApplyAdamW", name, {variable, m, v, learning_rate, WholeStep(step), gradient}),
+      options);
+}
+
+Output ApplyAdamWSparse(Input variable, Input m, Input v, Input learning_rate, Input step,
+                        Input indices, Input rows, const AdamWOptions& options,
+                        std::string_view name) {
+  return Finish(Update("ApplyAdamWSparse", name,
+                       {variable, m, v, learning_rate, WholeStep(step), indices, rows}),
+                options);
+}
+
+Output ApplyFtrl(Input variable, Input n, Input z, Input learning_rate, Input gradient,
+                 const FtrlOptions& options, std::string_view name) {
+  return Finish(Update("ApplyFtrl", name, {variable, n, z, learning_rate, gradient}), options);
+}
+
+Output ApplyFtrlSparse(Input variable, Input n, Input z, Input learning_rate, Input indices,
+                       Input rows, const FtrlOptions& options, std::string_view name) {
+  return Finish(Update("ApplyFtrlSparse", name, {variable, n, z, learning_rate, indices, rows}),
+                options);
+}
 
 }  // namespace tutti
