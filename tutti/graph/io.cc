@@ -1,5 +1,6 @@
 #include "tutti/graph/io.h"
 
+#include "tutti/graph/serialize.h"
 #include "tutti/graph/text_format.h"
 
 namespace tutti {
@@ -7,5 +8,11 @@ namespace tutti {
 std::string GraphToText(const Graph& graph, bool types) { return ToText(graph, {.types = types}); }
 
 void ReadTextGraph(std::string_view text, Graph& graph) { ThrowIfError(ParseText(text, &graph)); }
+
+std::string GraphToBytes(const Graph& graph) { return ValueOrThrow(SerializeGraph(graph)); }
+
+void ReadGraphBytes(std::string_view bytes, Graph& graph) {
+  ThrowIfError(ParseSerializedGraph(bytes, &graph));
+}
 
 }  // namespace tutti

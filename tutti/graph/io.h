@@ -17,4 +17,11 @@ std::string GraphToText(const Graph& graph, bool types = false);
 // of the first mistake; the graph then holds a part of the nodes.
 void ReadTextGraph(std::string_view text, Graph& graph);
 
+// The protobuf form (proto/graph.proto). Throws Error when it would pass protobuf's 2 GB.
+std::string GraphToBytes(const Graph& graph);
+
+// Adds the nodes of a protobuf form to `graph`, which must be empty. Throws Error that names the
+// node that is wrong; the graph then holds a part of the nodes.
+void ReadGraphBytes(std::string_view bytes, Graph& graph);
+
 }  // namespace tutti

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "tutti/base/status.h"
+#include "tutti/graph/graph.h"
+
+// The protobuf form of a graph (proto/graph.proto): what crosses the wire and lies in files.
+namespace tutti {
+
+// RESOURCE_EXHAUSTED when the graph needs more than protobuf's 2 GB; large constants are the usual
+// reason. The same graph always gives the same bytes.
+absl::StatusOr<std::string> SerializeGraph(const Graph& graph);
+
+// Adds the nodes that `bytes` hold to `graph`, which must be empty and have no scope open. The
+// result equals what was serialized (GraphsEqual). Bytes from anywhere are safe: every length,
+// index, dtype and shape is checked, and what does not fit is an error that names the node; the
+// graph then holds a part of the nodes.
+absl::Status ParseSerializedGraph(std::string_view bytes, Graph* graph);
+
+}  // namespace tutti
