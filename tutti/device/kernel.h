@@ -93,6 +93,9 @@ class KernelContext {
   int num_inputs() const { return int(input_count); }
   int num_outputs() const { return int(output_count); }
 
+  // Does anybody read output i in this step? Kernels of updates hand out a reference only then.
+  bool output_consumed(int i) const { return i >= 64 || ((consumed_outputs >> i) & 1) != 0; }
+
   // Memory for output i from the device's pool.
   absl::Status AllocateOutput(int i, const Shape& shape);
   // Output i is this tensor (a view of an input, a value taken from a queue).

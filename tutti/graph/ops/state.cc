@@ -125,6 +125,7 @@ Output Variable(Graph& graph, const Initializer& initializer, std::string_view n
   const std::string relative = base.substr(graph.name_scope().size());
   const Output value = initializer.build(graph);
   OpBuilder("Assign", relative + "/initialize").At(where).In(variable).In(value).Build();
+  OpBuilder("IsInitialized", relative + "/is_initialized").At(where).In(variable).Build();
   return variable;
 }
 

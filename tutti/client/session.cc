@@ -1,0 +1,150 @@
+#include "tutti/client/session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <thread>
+
+#include "tutti/base/status.h"
+#include "tutti/runtime/local_master.h"
+#include "tutti/runtime/local_worker.h"
+
+namespace tutti {
+
+struct Session::State {
+  const Graph& graph;
+  std::unique_ptr<Master> master;
+};
+
+namespace {
+
+int CoresPerDevice(const SessionOptions& options) {
+  if (options.cores_per_device > 0) return options.cores_per_device;
+  return std::max(1, int(std::thread::hardware_concurrency()) / options.devices);
+}
+
+// Calls that complete before they return: an in-process master does.
+template <typename Call>
+void Await(const Call& call) {
+  absl::Status status;
+  call([&status](absl::Status s) { status = std::move(s); });
+  ThrowIfError(status);
+}
+
+}  // namespace
+
+Session::Session(const Graph& graph, const SessionOptions& options) {
+  if (!options.target.empty()) {
+    ThrowInvalidArgument(
+        fmt::format("target \"{}\" is not known; expected \"\" for this process", options.target));
+  }
+  if (options.devices < 1 || options.devices > 1024) {
+    ThrowInvalidArgument(fmt::format("a session needs 1 to 1024 devices, got {}", options.devices));
+  }
+  auto worker = std::make_shared<LocalWorker>("local", 0, options.devices, CoresPerDevice(options));
+  state_.reset(
+      new State{graph, std::make_unique<LocalMaster>(
+                           std::move(worker), CompileOptions{.optimize = options.optimize})});
+  Await([&](auto done) { state_->master->Create(graph, done); });
+}
+
+Session::~Session() = default;
+
+void Session::RunInto(std::span<const Feed> feeds, std::span<const Output> fetches,
+                      std::span<const Node* const> targets, std::span<Tensor> results,
+                      const RunOptions& options) {
+  // Feeds split into two lists, on the stack unless there are very many.
+  constexpr size_t kFew = 32;
+  std::array<Output, kFew> few_outputs;
+  std::array<const Tensor*, kFew> few_values;
+  std::vector<Output> many_outputs;
+  std::vector<const Tensor*> many_values;
+  Output* outputs = few_outputs.data();
+  const Tensor** values = few_values.data();
+  if (feeds.size() > kFew) {
+    many_outputs.resize(feeds.size());
+    many_values.resize(feeds.size());
+    outputs = many_outputs.data();
+    values = many_values.data();
+  }
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    outputs[i] = feeds[i].first;
+    values[i] = &feeds[i].second;
+  }
+  StepTrace trace;
+  const bool traced = options.trace && options.trace_result != nullptr;
+  const MasterRunRequest request{.feeds = {outputs, feeds.size()},
+                                 .feed_values = {values, feeds.size()},
+                                 .fetches = fetches,
+                                 .targets = targets,
+                                 .results = results,
+                                 .timeout_nanos = options.timeout.count(),
+                                 .trace = traced ? &trace : nullptr};
+  if (results.size() != fetches.size()) {
+    ThrowInvalidArgument(
+        fmt::format("{} results given for {} fetches", results.size(), fetches.size()));
+  }
+  Await([&](auto done) { state_->master->Run(request, done); });
+  if (!traced) return;
+  options.trace_result->arena_bytes = trace.arena_bytes;
+  options.trace_result->nodes.clear();
+  for (NodeRecord& node : trace.nodes) {
+    options.trace_result->nodes.push_back({std::move(node.name), std::move(node.op),
+                                           std::move(node.device), node.start_nanos, node.end_nanos,
+                                           node.bytes});
+  }
+}
+
+std::vector<Tensor> Session::Run(std::span<const Feed> feeds, std::span<const Output> fetches,
+                                 std::span<const Node* const> targets, const RunOptions& options) {
+  std::vector<Tensor> results(fetches.size());
+  RunInto(feeds, fetches, targets, results, options);
+  return results;
+}
+
+Tensor Session::Run(std::initializer_list<Feed> feeds, Output fetch, const RunOptions& options) {
+  Tensor result;
+  RunInto({feeds.begin(), feeds.size()}, {&fetch, 1}, {}, {&result, 1}, options);
+  return result;
+}
+
+std::vector<Tensor> Session::Run(std::initializer_list<Feed> feeds,
+                                 std::initializer_list<Output> fetches,
+                                 std::initializer_list<const Node*> targets,
+                                 const RunOptions& options) {
+  return Run(std::span(feeds.begin(), feeds.size()), std::span(fetches.begin(), fetches.size()),
+             std::span(targets.begin(), targets.size()), options);
+}
+
+void Session::RunTargets(std::initializer_list<Feed> feeds,
+                         std::initializer_list<const Node*> targets, const RunOptions& options) {
+  RunInto({feeds.begin(), feeds.size()}, {}, {targets.begin(), targets.size()}, {}, options);
+}
+
+void Session::Initialize() {
+  // Variable() builds, beside each variable, the Assign that initialises it and an IsInitialized.
+  std::vector<Output> checks;
+  std::vector<const Node*> initializers;
+  for (const auto& node : state_->graph.nodes()) {
+    if (node->op() != "IsInitialized") continue;
+    const Node* variable = node->input(0).node;
+    if (node->name() != variable->name() + "/is_initialized") continue;
+    const Node* initializer = state_->graph.Find(variable->attr<std::string>("initializer"));
+    if (initializer == nullptr) continue;
+    checks.push_back(node->output());
+    initializers.push_back(initializer);
+  }
+  const std::vector<Tensor> initialized = Run(std::span<const Feed>(), checks);
+  std::vector<const Node*> missing;
+  for (size_t i = 0; i < checks.size(); ++i) {
+    if (!initialized[i].scalar<bool>()) missing.push_back(initializers[i]);
+  }
+  if (!missing.empty()) RunInto({}, {}, missing, {}, {});
+}
+
+void Session::Close() {
+  Await([&](auto done) { state_->master->Close(done); });
+}
+
+}  // namespace tutti

@@ -1,0 +1,151 @@
+// Planned memory. Every request has a life [first, last] and a size; two requests may have the same
+// bytes when their lives do not overlap. Finding the smallest arena is NP-hard; largest first, each
+// at the lowest offset that is free for its whole life, comes within a few percent of the bound on
+// real steps, because the large ones settle the peak and the small ones fill the holes. That looks
+// at all pairs, so steps beyond kAllPairs requests are walked in time order instead, with a list of
+// free holes (best fit).
+#include "tutti/compile/memory_plan.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "tutti/base/checked.h"
+#include "tutti/tensor/buffer.h"
+
+namespace tutti {
+namespace {
+
+constexpr size_t kAllPairs = 4096;
+
+size_t Rounded(size_t bytes) { return size_t(RoundUp(int64_t(bytes), kBufferAlignment)); }
+
+size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
+                         std::vector<Placement>& placements) {
+  std::vector<size_t> order = which;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return requests[a].bytes > requests[b].bytes; });
+  std::vector<size_t> placed;  // by offset
+  size_t peak = 0;
+  for (const size_t i : order) {
+    const size_t bytes = Rounded(requests[i].bytes);
+    size_t offset = 0;
+    for (const size_t j : placed) {
+      if (requests[j].last < requests[i].first || requests[i].last < requests[j].first) continue;
+      if (placements[j].offset >= offset + bytes) break;
+      offset = std::max(offset, placements[j].offset + Rounded(requests[j].bytes));
+    }
+    placements[i] = {0, offset};
+    peak = std::max(peak, offset + bytes);
+    const auto at =
+        std::lower_bound(placed.begin(), placed.end(), offset,
+                         [&](size_t j, size_t value) { return placements[j].offset < value; });
+    placed.insert(at, i);
+  }
+  return peak;
+}
+
+size_t PlaceInTimeOrder(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
+                        std::vector<Placement>& placements) {
+  std::vector<size_t> starts = which;
+  std::stable_sort(starts.begin(), starts.end(),
+                   [&](size_t a, size_t b) { return requests[a].first < requests[b].first; });
+  std::multimap<int64_t, size_t> ends;          // last -> request
+  std::map<size_t, size_t> holes;               // offset -> bytes
+  std::multimap<size_t, size_t> holes_by_size;  // bytes -> offset
+  size_t peak = 0;
+  const auto erase_size = [&](size_t bytes, size_t offset) {
+    for (auto [it, end] = holes_by_size.equal_range(bytes); it != end; ++it) {
+      if (it->second == offset) {
+        holes_by_size.erase(it);
+        return;
+      }
+    }
+  };
+  const auto add_hole = [&](size_t offset, size_t bytes) {
+    auto next = holes.lower_bound(offset);
+    if (next != holes.end() && offset + bytes == next->first) {
+      erase_size(next->second, next->first);
+      bytes += next->second;
+      next = holes.erase(next);
+    }
+    if (next != holes.begin()) {
+      const auto previous = std::prev(next);
+      if (previous->first + previous->second == offset) {
+        erase_size(previous->second, previous->first);
+        offset = previous->first;
+        bytes += previous->second;
+        holes.erase(previous);
+      }
+    }
+    holes[offset] = bytes;
+    holes_by_size.emplace(bytes, offset);
+  };
+  for (const size_t i : starts) {
+    while (!ends.empty() && ends.begin()->first < requests[i].first) {
+      const size_t done = ends.begin()->second;
+      ends.erase(ends.begin());
+      add_hole(placements[done].offset, Rounded(requests[done].bytes));
+    }
+    const size_t bytes = Rounded(requests[i].bytes);
+    if (bytes == 0) continue;
+    if (const auto fit = holes_by_size.lower_bound(bytes); fit != holes_by_size.end()) {
+      const auto [hole_bytes, offset] = *fit;
+      holes_by_size.erase(fit);
+      holes.erase(offset);
+      placements[i] = {0, offset};
+      if (hole_bytes > bytes) add_hole(offset + bytes, hole_bytes - bytes);
+    } else {
+      placements[i] = {0, peak};
+      peak += bytes;
+    }
+    ends.emplace(requests[i].last, i);
+  }
+  return peak;
+}
+
+absl::Status PlacePinned(std::span<const MemoryRequest> requests, std::vector<ArenaSpec>& arenas,
+                         std::vector<Placement>& placements) {
+  std::vector<size_t> pinned;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i].pinned_arena >= 0) pinned.push_back(i);
+  }
+  std::sort(pinned.begin(), pinned.end(), [&](size_t a, size_t b) {
+    return std::pair(requests[a].pinned_arena, requests[a].pinned_offset) <
+           std::pair(requests[b].pinned_arena, requests[b].pinned_offset);
+  });
+  for (size_t k = 0; k < pinned.size(); ++k) {
+    const MemoryRequest& request = requests[pinned[k]];
+    const size_t end = request.pinned_offset + request.bytes;
+    if (k + 1 < pinned.size()) {
+      const MemoryRequest& next = requests[pinned[k + 1]];
+      if (next.pinned_arena == request.pinned_arena && next.pinned_offset < end) {
+        return InvalidArgument(
+            "arena \"{}\": a value of {} bytes at offset {} overlaps one at offset {}",
+            arenas[request.pinned_arena].name, request.bytes, request.pinned_offset,
+            next.pinned_offset);
+      }
+    }
+    placements[pinned[k]] = {request.pinned_arena, request.pinned_offset};
+    arenas[request.pinned_arena].bytes = std::max(arenas[request.pinned_arena].bytes, end);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Placement>> PlanMemory(std::span<const MemoryRequest> requests,
+                                                  std::vector<ArenaSpec>& arenas) {
+  std::vector<Placement> placements(requests.size());
+  if (arenas.empty()) arenas.push_back({});
+  TUTTI_RETURN_IF_ERROR(PlacePinned(requests, arenas, placements));
+  std::vector<size_t> shared;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    if (requests[i].pinned_arena < 0) shared.push_back(i);
+  }
+  arenas[0].bytes = shared.size() <= kAllPairs ? PlaceLargestFirst(requests, shared, placements)
+                                               : PlaceInTimeOrder(requests, shared, placements);
+  return placements;
+}
+
+}  // namespace tutti

@@ -1,0 +1,39 @@
+#include "tutti/compile/pipeline.h"
+
+#include "tutti/compile/passes/passes.h"
+#include "tutti/compile/place.h"
+
+namespace tutti {
+namespace {
+
+using Pass = absl::StatusOr<Program> (*)(const Program&, const PassContext&);
+
+absl::StatusOr<Program> RunPasses(Program program, std::span<const Pass> passes,
+                                  const PassContext& context) {
+  for (const Pass pass : passes) {
+    TUTTI_ASSIGN_OR_RETURN(program, pass(program, context));
+  }
+  return program;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Partition>> CompileWhole(const Program& program,
+                                                    std::span<Device* const> devices,
+                                                    const CompileOptions& options) {
+  TUTTI_ASSIGN_OR_RETURN(Program placed, Place(program, devices));
+  if (options.optimize) {
+    const std::vector<Pass> kPasses = {};
+    TUTTI_ASSIGN_OR_RETURN(placed, RunPasses(std::move(placed), kPasses, {devices.front()}));
+  }
+  return CutByDevice(placed, devices);
+}
+
+absl::StatusOr<Program> OptimizePart(Program program, Device& device,
+                                     const CompileOptions& options) {
+  if (!options.optimize) return program;
+  const std::vector<Pass> kPasses = {};
+  return RunPasses(std::move(program), kPasses, {&device});
+}
+
+}  // namespace tutti

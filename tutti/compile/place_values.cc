@@ -1,0 +1,174 @@
+// Where the values of a plan lie. A value lives from the node that writes it to the last that reads
+// it or a view of it. A kernel that may work in place, on an input that nobody reads later, gives
+// its output that input's memory; such chains have one home, living from the first write to the
+// last read. Scratch lives for one node. PlanMemory packs all of that.
+//
+// A plan with asynchronous nodes may run out of order; there every reuse of bytes gets an edge from
+// those who touch the old value to the writer of the new one. Without them the lane runs exactly in
+// order and needs none.
+#include <algorithm>
+#include <unordered_map>
+
+#include "tutti/compile/plan_draft.h"
+#include "tutti/graph/op_def.h"
+
+namespace tutti {
+namespace {
+
+class ValuePlacer {
+ public:
+  explicit ValuePlacer(PlanDraft& draft)
+      : draft_(draft), plan_(draft.plan), home_(plan_.slots.size()) {
+    for (uint32_t s = 0; s < home_.size(); ++s) home_[s] = draft_.root[s];
+  }
+
+  absl::Status Run() {
+    FindLives();
+    if (!plan_.has_async) ShareInPlace();
+    TUTTI_RETURN_IF_ERROR(CollectRequests());
+    TUTTI_ASSIGN_OR_RETURN(placements_, PlanMemory(requests_, plan_.arenas));
+    Assign();
+    if (plan_.has_async) GuardReuse();
+    return absl::OkStatus();
+  }
+
+ private:
+  static constexpr int64_t kNever = -1;
+
+  size_t BytesOf(uint32_t slot) const {
+    const PlanSlot& s = plan_.slots[slot];
+    return s.layout.Bytes(s.type.dtype, s.type.shape);
+  }
+
+  void FindLives() {
+    first_.assign(plan_.slots.size(), kNever);
+    last_.assign(plan_.slots.size(), kNever);
+    for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
+      for (const uint32_t s : plan_.nodes[i].outputs) first_[s] = last_[s] = i;
+      for (const uint32_t s : plan_.nodes[i].inputs) last_[draft_.root[s]] = i;
+    }
+  }
+
+  void ShareInPlace() {
+    for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& node = plan_.nodes[i];
+      std::vector<uint32_t> given;  // inputs whose memory an output took
+      std::vector<int> taken;       // outputs that have some
+      for (const auto& [in, out] : node.kernel->in_place) {
+        if (size_t(in) >= node.inputs.size() || size_t(out) >= node.outputs.size()) continue;
+        const uint32_t from = draft_.root[node.inputs[in]];
+        const uint32_t to = node.outputs[out];
+        if (last_[from] != int64_t(i) || !MayShare(from, to)) continue;
+        if (std::find(given.begin(), given.end(), from) != given.end() ||
+            std::find(taken.begin(), taken.end(), out) != taken.end()) {
+          continue;
+        }
+        given.push_back(from);
+        taken.push_back(out);
+        home_[to] = home_[from];
+        last_of_home_[home_[from]] = last_[to];
+      }
+    }
+  }
+
+  bool MayShare(uint32_t from, uint32_t to) const {
+    const PlanSlot& a = plan_.slots[from];
+    const PlanSlot& b = plan_.slots[to];
+    return a.storage == Storage::kArena && b.storage == Storage::kArena && a.arena == 0 &&
+           b.arena == 0 && a.layout == b.layout && BytesOf(from) == BytesOf(to);
+  }
+
+  // Pinned values come with their arena and offset set.
+  absl::Status CollectRequests() {
+    for (uint32_t s = 0; s < plan_.slots.size(); ++s) {
+      const PlanSlot& slot = plan_.slots[s];
+      if (slot.storage != Storage::kArena || home_[s] != s) continue;
+      MemoryRequest request{.bytes = BytesOf(s), .first = first_[s], .last = last_[s]};
+      if (const auto it = last_of_home_.find(s); it != last_of_home_.end())
+        request.last = it->second;
+      if (slot.arena > 0) {
+        request.pinned_arena = slot.arena;
+        request.pinned_offset = slot.offset;
+      }
+      requests_.push_back(request);
+      slot_of_.push_back(s);
+    }
+    plan_.first_kernels.resize(plan_.nodes.size());
+    for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
+      PlanNode& node = plan_.nodes[i];
+      if (!node.prepared_early()) continue;
+      TUTTI_ASSIGN_OR_RETURN(plan_.first_kernels[i],
+                             PrepareKernel(plan_, node, &node.scratch_bytes));
+      if (node.scratch_bytes > 0)
+        requests_.push_back({.bytes = node.scratch_bytes, .first = i, .last = i});
+    }
+    return absl::OkStatus();
+  }
+
+  void Assign() {
+    for (size_t r = 0; r < slot_of_.size(); ++r) {
+      plan_.slots[slot_of_[r]].arena = placements_[r].arena;
+      plan_.slots[slot_of_[r]].offset = placements_[r].offset;
+    }
+    for (size_t r = slot_of_.size(); r < requests_.size(); ++r) {
+      plan_.nodes[requests_[r].first].scratch_offset = placements_[r].offset;
+    }
+    for (uint32_t s = 0; s < plan_.slots.size(); ++s) {
+      const PlanSlot& source = plan_.slots[home_[draft_.root[s]]];
+      PlanSlot& slot = plan_.slots[s];
+      if (slot.storage == Storage::kArena) {
+        slot.arena = source.arena;
+        slot.offset = source.offset;
+      } else if (slot.storage == Storage::kConstant && draft_.root[s] != s) {
+        slot.constant = plan_.slots[draft_.root[s]].constant.Reshape(slot.type.shape);
+      }
+    }
+  }
+
+  void GuardReuse() {
+    std::unordered_map<uint32_t, std::vector<uint32_t>> touching;  // slot -> nodes
+    for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
+      for (const uint32_t s : plan_.nodes[i].inputs) touching[draft_.root[s]].push_back(i);
+      for (const uint32_t s : plan_.nodes[i].outputs) touching[draft_.root[s]].push_back(i);
+    }
+    for (size_t a = 0; a < requests_.size(); ++a) {
+      for (size_t b = 0; b < requests_.size(); ++b) {
+        if (requests_[a].last >= requests_[b].first || !Overlap(a, b)) continue;
+        const auto writer = uint32_t(requests_[b].first);
+        if (a >= slot_of_.size()) {
+          draft_.AddEdge(uint32_t(requests_[a].first), writer);
+        } else {
+          for (const uint32_t node : touching[slot_of_[a]]) draft_.AddEdge(node, writer);
+        }
+      }
+    }
+  }
+
+  bool Overlap(size_t a, size_t b) const {
+    return placements_[a].arena == placements_[b].arena &&
+           placements_[a].offset < placements_[b].offset + requests_[b].bytes &&
+           placements_[b].offset < placements_[a].offset + requests_[a].bytes;
+  }
+
+  PlanDraft& draft_;
+  StepPlan& plan_;
+  std::vector<uint32_t> home_;  // slot -> the slot whose memory it has
+  std::vector<int64_t> first_;
+  std::vector<int64_t> last_;
+  std::unordered_map<uint32_t, int64_t> last_of_home_;
+  std::vector<MemoryRequest> requests_;  // of the slots in slot_of_, then scratch
+  std::vector<uint32_t> slot_of_;
+  std::vector<Placement> placements_;
+};
+
+}  // namespace
+
+void PlanDraft::AddEdge(uint32_t from, uint32_t to) {
+  if (from == to || !edges.insert((uint64_t(from) << 32) | to).second) return;
+  plan.nodes[from].successors.push_back(to);
+  ++plan.nodes[to].waits_for;
+}
+
+absl::Status PlaceValues(PlanDraft& draft) { return ValuePlacer(draft).Run(); }
+
+}  // namespace tutti

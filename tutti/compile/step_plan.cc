@@ -1,0 +1,309 @@
+// From a program to a StepPlan:
+//  1. order    the nodes: graph order, updates pulled forward to the gradients they apply
+//  2. slots    one per output; Placeholders and Constants are slots only, not nodes of the plan
+//  3. storage  which values live in an arena, which are views of others, which leave the step
+//  4. edges    data, control, and readers before writers of variables
+//  5. places   of the arena values (place_values.cc)
+#include "tutti/compile/step_plan.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "tutti/compile/plan_draft.h"
+#include "tutti/graph/op_def.h"
+
+namespace tutti {
+
+size_t StepPlan::arena_bytes() const {
+  size_t total = 0;
+  for (const ArenaSpec& arena : arenas) total += arena.bytes;
+  return total;
+}
+
+bool PlanNode::prepared_early() const {
+  const OpDef& def = node->def();
+  return shapes_known || def.async || def.provides_outputs;
+}
+
+absl::StatusOr<std::unique_ptr<Kernel>> PrepareKernel(const StepPlan& plan, const PlanNode& node,
+                                                      size_t* scratch_bytes) {
+  std::vector<ValueType> inputs, outputs;
+  std::vector<Layout> input_layouts, output_layouts;
+  for (const uint32_t s : node.inputs) {
+    inputs.push_back(plan.slots[s].type);
+    input_layouts.push_back(plan.slots[s].layout);
+  }
+  for (const uint32_t s : node.outputs) {
+    outputs.push_back(plan.slots[s].type);
+    output_layouts.push_back(plan.slots[s].layout);
+  }
+  auto kernel = node.kernel->make();
+  PrepareContext context(*node.node, *plan.device, inputs, outputs, input_layouts, output_layouts);
+  if (const absl::Status status = kernel->Prepare(context); !status.ok()) {
+    return WithPrefix(status, node.node->Describe() + ": ");
+  }
+  *scratch_bytes = context.scratch_bytes();
+  return kernel;
+}
+
+namespace {
+
+bool IsSource(const Node& node) {
+  return node.op() == "Placeholder" || node.op() == "Constant" || node.op() == "Arg";
+}
+
+class Planner {
+ public:
+  Planner(Program program, Device& device)
+      : plan_(std::make_unique<StepPlan>()), draft_{*plan_, {}, {}} {
+    plan_->device = &device;
+    plan_->program = std::move(program);
+  }
+
+  absl::StatusOr<std::unique_ptr<StepPlan>> Run() {
+    Order();
+    TUTTI_RETURN_IF_ERROR(MakeNodesAndSlots());
+    ChooseStorage();
+    AddEdges();
+    TUTTI_RETURN_IF_ERROR(PlaceValues(draft_));
+    return std::move(plan_);
+  }
+
+ private:
+  const Graph& graph() const { return *plan_->program.graph; }
+  uint32_t SlotOf(Output output) const { return slot_.at(output); }
+
+  // A node's key is its id, but an update's is that of the latest node it must wait for: its inputs
+  // and those readers of its variables that were built before it.
+  void Order() {
+    std::vector<std::pair<int64_t, int64_t>> keys;  // (key, id)
+    std::unordered_map<Output, int64_t, OutputHash> last_reader;
+    std::vector<int64_t> key_of(graph().size());
+    for (const auto& node : graph().nodes()) {
+      int64_t wait = 0;
+      bool update = false;
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        wait = std::max(wait, key_of[node->input(i).node->id()]);
+        if (!node->def().IsVariableInput(i)) continue;
+        update = true;
+        if (const auto it = last_reader.find(node->input(i)); it != last_reader.end()) {
+          wait = std::max(wait, it->second);
+        }
+      }
+      for (const Node* before : node->control_inputs()) wait = std::max(wait, key_of[before->id()]);
+      const int64_t key = update ? wait : node->id();
+      key_of[node->id()] = key;
+      for (const Output& input : node->inputs()) {
+        if (input.node->op() != "Variable") continue;
+        int64_t& last = last_reader[input];
+        last = std::max(last, key);
+      }
+      keys.emplace_back(key, node->id());
+    }
+    std::sort(keys.begin(), keys.end());
+    for (const auto& [key, id] : keys) order_.push_back(graph().nodes()[id].get());
+  }
+
+  absl::Status MakeNodesAndSlots() {
+    plan_->arenas.assign(1, {});
+    for (const Node* node : order_) {
+      for (int i = 0; i < node->num_outputs(); ++i) {
+        slot_[node->output(i)] = uint32_t(plan_->slots.size());
+        plan_->slots.push_back({.type = node->type(i), .layout = LayoutOf(*node, i)});
+      }
+      if (node->op() == "Constant") {
+        PlanSlot& slot = plan_->slots[SlotOf(node->output())];
+        slot.storage = Storage::kConstant;
+        slot.constant = node->attr<Tensor>("value");
+      } else if (IsSource(*node)) {
+        plan_->slots[SlotOf(node->output())].storage = Storage::kFeed;
+      } else {
+        TUTTI_RETURN_IF_ERROR(MakeNode(*node));
+      }
+    }
+    for (const Output& feed : plan_->program.feeds) plan_->feeds.push_back(SlotOf(feed));
+    for (const Output& fetch : plan_->program.fetches) {
+      plan_->fetches.push_back(SlotOf(fetch));
+      plan_->slots[SlotOf(fetch)].fetched = true;
+    }
+    return absl::OkStatus();
+  }
+
+  static Layout LayoutOf(const Node& node, int output) {
+    const AttrValue* layouts = node.FindAttr("_output_layouts");
+    if (layouts == nullptr) return {};
+    const auto& tags = std::get<std::vector<std::string>>(*layouts);
+    return size_t(output) < tags.size() ? Layout(tags[output]) : Layout();
+  }
+
+  absl::Status MakeNode(const Node& node) {
+    PlanNode made;
+    made.node = &node;
+    made.kernel =
+        KernelRegistry::Global().Find(node.op(), plan_->device->type(), KernelDType(node));
+    if (made.kernel == nullptr) {
+      return Unimplemented("{} has no kernel for {} on {}; kernels there are: {}", node.Describe(),
+                           NameOf(KernelDType(node)), plan_->device->name(),
+                           KernelRegistry::Global().Describe(node.op()));
+    }
+    for (int i = 0; i < node.num_inputs(); ++i) {
+      const uint32_t slot = SlotOf(node.input(i));
+      made.inputs.push_back(slot);
+      made.shapes_known = made.shapes_known && node.input(i).shape().IsFullyKnown();
+      if (!node.def().IsVariableInput(i)) ++plan_->slots[slot].uses;
+    }
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      made.outputs.push_back(SlotOf(node.output(i)));
+      made.shapes_known = made.shapes_known && node.type(i).shape.IsFullyKnown();
+    }
+    plan_->has_async = plan_->has_async || node.def().async;
+    plan_->nodes.push_back(std::move(made));
+    return absl::OkStatus();
+  }
+
+  // A value goes into the arena when its size is known and its kernel writes into memory it is
+  // given. A view of an arena value is that value under another shape and needs no run. What the
+  // client, another device or a subgraph may hold for longer than the step, and whatever it is a
+  // view of, comes from the pool.
+  void ChooseStorage() {
+    draft_.root.resize(plan_->slots.size());
+    for (uint32_t s = 0; s < draft_.root.size(); ++s) draft_.root[s] = s;
+    std::vector<bool> leaves(plan_->slots.size(), false);
+    for (const uint32_t fetch : plan_->fetches) leaves[fetch] = true;
+    for (auto it = plan_->nodes.rbegin(); it != plan_->nodes.rend(); ++it) {
+      if (it->node->def().view && leaves[it->outputs[0]]) leaves[it->inputs[0]] = true;
+      if (it->node->op() == "Send" || it->node->def().async) {
+        for (const uint32_t input : it->inputs) leaves[input] = true;
+      }
+    }
+    // The walk above sees consumers before producers, but a view's own view may come to leave only
+    // after it.
+    for (auto it = plan_->nodes.rbegin(); it != plan_->nodes.rend(); ++it) {
+      if (it->node->def().view && leaves[it->outputs[0]]) leaves[it->inputs[0]] = true;
+    }
+    std::vector<PlanNode> kept;
+    for (PlanNode& node : plan_->nodes) {
+      if (StoreOutputs(node, leaves)) kept.push_back(std::move(node));
+    }
+    plan_->nodes = std::move(kept);
+    for (uint32_t i = 0; i < plan_->nodes.size(); ++i) node_of_[plan_->nodes[i].node] = i;
+  }
+
+  // False when the node is a view that needs no run.
+  bool StoreOutputs(PlanNode& node, const std::vector<bool>& leaves) {
+    const OpDef& def = node.node->def();
+    if (def.view) {
+      PlanSlot& out = plan_->slots[node.outputs[0]];
+      const PlanSlot& in = plan_->slots[node.inputs[0]];
+      const bool fixed = in.storage == Storage::kArena || in.storage == Storage::kConstant;
+      if (!fixed || !out.type.shape.IsFullyKnown() || out.fetched) return true;  // kProvided
+      draft_.root[node.outputs[0]] = draft_.root[node.inputs[0]];
+      out.storage = in.storage;
+      elided_[node.node] = node.node->input(0).node;
+      return false;
+    }
+    if (node.node->op() == "Variable") {
+      // Updates name the variable but do not read it: a value that nobody reads would only force a
+      // copy.
+      const PlanSlot& value = plan_->slots[node.outputs[0]];
+      return value.uses > 0 || value.fetched;
+    }
+    if (def.provides_outputs) return true;
+    for (const uint32_t s : node.outputs) {
+      PlanSlot& slot = plan_->slots[s];
+      slot.storage =
+          node.shapes_known && !leaves[s] && !def.async ? Storage::kArena : Storage::kPool;
+      if (slot.storage == Storage::kPool) node.needs_allocation = true;
+    }
+    Pin(node);
+    return true;
+  }
+
+  // A node with the attributes _arena, _offset and, if need be, _arena_kind has output 0 in that
+  // place.
+  void Pin(const PlanNode& node) {
+    const AttrValue* arena = node.node->FindAttr("_arena");
+    if (arena == nullptr || plan_->slots[node.outputs[0]].storage != Storage::kArena) return;
+    const AttrValue* kind = node.node->FindAttr("_arena_kind");
+    PlanSlot& slot = plan_->slots[node.outputs[0]];
+    slot.arena = ArenaNamed(std::get<std::string>(*arena),
+                            kind == nullptr ? "" : std::get<std::string>(*kind));
+    slot.offset = size_t(node.node->attr<int64_t>("_offset"));
+  }
+
+  int ArenaNamed(const std::string& name, const std::string& kind) {
+    for (size_t i = 1; i < plan_->arenas.size(); ++i) {
+      if (plan_->arenas[i].name == name) return int(i);
+    }
+    plan_->arenas.push_back({name, kind, 0});
+    return int(plan_->arenas.size() - 1);
+  }
+
+  // Edges from `before`, or from what it stands for when it needs no run: the value that a view
+  // shows, and the control inputs of the views between.
+  void WaitFor(const Node* before, uint32_t to) {
+    for (;;) {
+      const auto it = elided_.find(before);
+      if (it == elided_.end()) break;
+      for (const Node* control : before->control_inputs()) {
+        if (const auto at = node_of_.find(control); at != node_of_.end())
+          draft_.AddEdge(at->second, to);
+      }
+      before = it->second;
+    }
+    if (const auto at = node_of_.find(before); at != node_of_.end()) draft_.AddEdge(at->second, to);
+  }
+
+  void AddEdges() {
+    for (uint32_t i = 0; i < plan_->nodes.size(); ++i) {
+      const Node& node = *plan_->nodes[i].node;
+      for (const Output& input : node.inputs()) WaitFor(input.node, i);
+      for (const Node* control : node.control_inputs()) WaitFor(control, i);
+    }
+    OrderVariableAccess();
+  }
+
+  // Readers that were built before an update run before it, so that it can work in place; updates
+  // of one variable run in the order in which they were built. Any other reader holds a reference
+  // to the old value, and the update then works on a copy.
+  void OrderVariableAccess() {
+    std::unordered_map<Output, std::vector<uint32_t>, OutputHash> readers;
+    std::unordered_map<Output, uint32_t, OutputHash> last_update;
+    std::vector<uint32_t> by_id(plan_->nodes.size());
+    for (uint32_t i = 0; i < by_id.size(); ++i) by_id[i] = i;
+    std::sort(by_id.begin(), by_id.end(), [&](uint32_t a, uint32_t b) {
+      return plan_->nodes[a].node->id() < plan_->nodes[b].node->id();
+    });
+    for (const uint32_t i : by_id) {
+      const Node& node = *plan_->nodes[i].node;
+      for (int k = 0; k < node.num_inputs(); ++k) {
+        Output input = node.input(k);
+        if (node.def().IsVariableInput(k)) {
+          for (const uint32_t reader : readers[input]) draft_.AddEdge(reader, i);
+          if (const auto it = last_update.find(input); it != last_update.end())
+            draft_.AddEdge(it->second, i);
+          last_update[input] = i;
+          continue;
+        }
+        while (input.node->def().view)
+          input = input.node->input(0);  // a view of a variable reads it too
+        if (input.node->op() == "Variable") readers[input].push_back(i);
+      }
+    }
+  }
+
+  std::unique_ptr<StepPlan> plan_;
+  PlanDraft draft_;
+  std::vector<const Node*> order_;
+  std::unordered_map<Output, uint32_t, OutputHash> slot_;
+  std::unordered_map<const Node*, uint32_t> node_of_;
+  std::unordered_map<const Node*, const Node*> elided_;  // views without a run -> what they view
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<StepPlan>> MakeStepPlan(Program program, Device& device) {
+  return Planner(std::move(program), device).Run();
+}
+
+}  // namespace tutti

@@ -1,0 +1,169 @@
+// How a lane runs a plan. The ready set is a bitmap over the plan's order; the lane always takes
+// the lowest bit. So a plan without asynchronous nodes runs exactly in order, which is what its
+// memory was planned for, and one with them runs whatever is next among what is ready. Taking and
+// setting a bit costs a few instructions, and the search starts where the last one ended.
+//
+// A node that fails ends the step: nothing more is started, the step's cancellation is raised so
+// that waiting nodes return, and when the last of them has, the run finishes with the first error.
+#include "tutti/runtime/executor.h"
+
+#include <bit>
+
+#include "tutti/base/clock.h"
+#include "tutti/base/team.h"
+#include "tutti/device/device.h"
+
+namespace tutti {
+
+void Lane::Push(StepRun* run, uint32_t node, absl::Status status) {
+  {
+    std::lock_guard lock(mutex_);
+    arrivals_.push_back({run, node, std::move(status)});
+    // Notified under the lock: once the lane has seen the arrival it may end, and this object with
+    // it.
+    arrived_.notify_one();
+  }
+}
+
+void Lane::Drive(const bool* done) {
+  while (!*done) {
+    {
+      std::unique_lock lock(mutex_);
+      arrived_.wait(lock, [&] { return !arrivals_.empty(); });
+      taken_.swap(arrivals_);
+    }
+    for (Arrival& arrival : taken_) arrival.run->Complete(arrival.node, std::move(arrival.status));
+    taken_.clear();
+  }
+}
+
+void StepRun::Start(std::function<void()> finished) {
+  finished_ = std::move(finished);
+  status_ = absl::OkStatus();
+  outstanding_ = 0;
+  first_word_ = 0;
+  instance_.BeginRun(&step_, this);
+  RunReady();
+  FinishIfDone();
+}
+
+void StepRun::NodeDone(uint32_t node, absl::Status status) {
+  lane_.Push(this, node, std::move(status));
+}
+
+void StepRun::Complete(uint32_t node, absl::Status status) {
+  --outstanding_;
+  if (status.ok()) {
+    FinishNode(node);
+  } else {
+    Fail(node, status);
+  }
+  RunReady();
+  FinishIfDone();
+}
+
+void StepRun::RunReady() {
+  std::vector<uint64_t>& ready = instance_.ready();
+  const auto words = uint32_t(ready.size());
+  if (running_) return;
+  running_ = true;
+  while (first_word_ < words) {
+    const uint64_t word = ready[first_word_];
+    if (word == 0) {
+      ++first_word_;
+      continue;
+    }
+    if (!status_.ok()) break;
+    const uint32_t bit = uint32_t(std::countr_zero(word));
+    ready[first_word_] = word & (word - 1);
+    RunOne(first_word_ * 64 + bit);
+  }
+  running_ = false;
+}
+
+void StepRun::RunOne(uint32_t i) {
+  PlanInstance::RunNode& node = instance_.nodes()[i];
+  if (step_.cancellation->cancelled()) {
+    Fail(i, step_.cancellation->status());
+    return;
+  }
+  if (node.flags & PlanInstance::kAsync) {
+    const absl::Status status =
+        (node.flags & ~PlanInstance::kAsync) != 0 ? instance_.PrepareToRun(i) : absl::OkStatus();
+    if (!status.ok()) {
+      Fail(i, status);
+      return;
+    }
+    ++outstanding_;
+    if (timings != nullptr) timings->push_back({i, NowNanos(), 0});
+    node.kernel->AsAsync()->Start(node.context);
+    return;
+  }
+  if (timings != nullptr) timings->push_back({i, NowNanos(), 0});
+  const absl::Status status =
+      node.flags == 0 ? node.kernel->Compute(node.context) : PrepareAndCompute(i);
+  if (status.ok()) {
+    FinishNode(i);
+  } else {
+    Fail(i, status);
+  }
+}
+
+absl::Status StepRun::PrepareAndCompute(uint32_t i) {
+  TUTTI_RETURN_IF_ERROR(instance_.PrepareToRun(i));
+  PlanInstance::RunNode& node = instance_.nodes()[i];
+  return node.kernel->Compute(node.context);
+}
+
+void StepRun::FinishNode(uint32_t i) {
+  if (timings != nullptr) {
+    for (auto it = timings->rbegin(); it != timings->rend(); ++it) {
+      if (it->node == i && it->end_nanos == 0) {
+        it->end_nanos = NowNanos();
+        break;
+      }
+    }
+  }
+  const PlanInstance::RunNode& node = instance_.nodes()[i];
+  if (node.drop_count > 0) instance_.DropInputs(node);
+  std::vector<uint32_t>& waiting = instance_.waiting();
+  std::vector<uint64_t>& ready = instance_.ready();
+  for (uint32_t k = 0; k < node.successor_count; ++k) {
+    const uint32_t next = node.successors[k];
+    if (--waiting[next] > 0) continue;
+    ready[next / 64] |= uint64_t{1} << (next % 64);
+    if (next / 64 < first_word_) first_word_ = next / 64;
+  }
+}
+
+void StepRun::Fail(uint32_t i, const absl::Status& status) {
+  if (!status_.ok()) return;  // the first cause stays
+  // A cancelled step already says why; everything else is told which node it was.
+  status_ =
+      step_.cancellation->cancelled()
+          ? step_.cancellation->status()
+          : WithPrefix(status,
+                       fmt::format("{} on {}: ", instance_.nodes()[i].context.node->Describe(),
+                                   instance_.plan().device->name()));
+  step_.cancellation->Cancel(status_);
+}
+
+void StepRun::FinishIfDone() {
+  if (outstanding_ > 0 || running_ || finished_ == nullptr) return;
+  const std::function<void()> finished = std::exchange(finished_, nullptr);
+  finished();
+}
+
+absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step,
+                             std::vector<NodeTiming>* timings) {
+  TeamScope team(instance.plan().device->team());
+  Lane lane;
+  StepRun run(instance, lane, step);
+  run.timings = timings;
+  bool done = false;
+  run.Start([&done] { done = true; });
+  lane.Drive(&done);
+  return run.status();
+}
+
+}  // namespace tutti

@@ -1,0 +1,95 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "tutti/base/status.h"
+#include "tutti/device/kernel.h"
+#include "tutti/runtime/plan_instance.h"
+
+namespace tutti {
+
+class StepRun;
+
+// The one thread that runs the nodes of a step on a device. Nodes that complete elsewhere come back
+// to it through Push; it sleeps only when it has nothing to run. A Lane belongs to the thread that
+// calls Drive.
+class Lane {
+ public:
+  // Node `node` of `run` is done. From any thread.
+  void Push(StepRun* run, uint32_t node, absl::Status status);
+
+  // Handles completions until *done. Only on the lane's thread.
+  void Drive(const bool* done);
+
+ private:
+  struct Arrival {
+    StepRun* run;
+    uint32_t node;
+    absl::Status status;
+  };
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::vector<Arrival> arrivals_;
+  std::vector<Arrival> taken_;
+};
+
+// When a node ran.
+struct NodeTiming {
+  uint32_t node = 0;
+  int64_t start_nanos = 0;
+  int64_t end_nanos = 0;
+};
+
+// One run of a plan on a lane: the state machine of the executor. Nested runs (the bodies of If and
+// While) share the lane of the run around them. Everything happens on the lane's thread.
+class StepRun final : private Completion {
+ public:
+  // The instance's feeds must have been set. `step` lives until the run is finished.
+  StepRun(PlanInstance& instance, Lane& lane, StepContext& step)
+      : instance_(instance), lane_(lane), step_(step) {}
+
+  // Runs what is ready. `finished` is called on the lane's thread once everything is done, perhaps
+  // before Start returns; the run's result is in status() then.
+  void Start(std::function<void()> finished);
+
+  // A node that completed elsewhere. Called by the lane.
+  void Complete(uint32_t node, absl::Status status);
+
+  const absl::Status& status() const { return status_; }
+  Lane& lane() { return lane_; }
+  PlanInstance& instance() { return instance_; }
+
+  // Times of the nodes go here, when set before Start.
+  std::vector<NodeTiming>* timings = nullptr;
+
+ private:
+  void NodeDone(uint32_t node, absl::Status status) override;
+  void RunReady();
+  void RunOne(uint32_t node);
+  absl::Status PrepareAndCompute(uint32_t node);
+  void FinishNode(uint32_t node);
+  void Fail(uint32_t node, const absl::Status& status);
+  void FinishIfDone();
+
+  PlanInstance& instance_;
+  Lane& lane_;
+  StepContext& step_;
+  std::function<void()> finished_;
+  absl::Status status_;
+  uint32_t outstanding_ = 0;  // asynchronous nodes that have not come back
+  uint32_t first_word_ = 0;   // no bit is set in ready words before this one
+  bool running_ = false;      // RunReady is on the stack
+};
+
+// Runs an instance on the calling thread and waits for its end.
+absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step,
+                             std::vector<NodeTiming>* timings);
+
+}  // namespace tutti

@@ -1,0 +1,235 @@
+#include "tutti/runtime/local_worker.h"
+
+#include <fmt/format.h>
+
+#include <condition_variable>
+#include <deque>
+#include <thread>
+
+#include "tutti/base/clock.h"
+#include "tutti/runtime/executor.h"
+#include "tutti/runtime/register.h"
+#include "tutti/runtime/rendezvous.h"
+
+namespace tutti {
+
+struct LocalWorker::Registered {
+  struct Part {
+    Device* device = nullptr;
+    std::vector<int> feed_index;
+    std::vector<int> fetch_index;
+    std::unique_ptr<InstancePool> instances;
+  };
+  std::vector<Part> parts;
+};
+
+// Threads for the parts that the caller does not run itself. There are as many as parts ever ran at
+// once: a part may wait for another, so it is never queued behind one.
+class LocalWorker::LaneThreads {
+ public:
+  ~LaneThreads() {
+    {
+      std::lock_guard lock(mutex_);
+      closed_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  void Post(std::function<void()> job) {
+    std::lock_guard lock(mutex_);
+    jobs_.push_back(std::move(job));
+    if (idle_ < jobs_.size()) threads_.emplace_back([this] { Loop(); });
+    changed_.notify_one();
+  }
+
+ private:
+  void Loop() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      ++idle_;
+      changed_.wait(lock, [&] { return closed_ || !jobs_.empty(); });
+      --idle_;
+      if (jobs_.empty()) return;
+      const std::function<void()> job = std::move(jobs_.front());
+      jobs_.pop_front();
+      lock.unlock();
+      job();
+      lock.lock();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  size_t idle_ = 0;
+  bool closed_ = false;
+  std::vector<std::thread> threads_;
+};
+
+LocalWorker::LocalWorker(const std::string& job, int task, int devices, int cores)
+    : threads_(std::make_unique<LaneThreads>()) {
+  RegisterRuntimeKernels();
+  for (int i = 0; i < devices; ++i) {
+    devices_.push_back(
+        std::make_unique<Device>(fmt::format("/job:{}/task:{}/cpu:{}", job, task, i), cores));
+  }
+}
+
+LocalWorker::~LocalWorker() = default;
+
+std::vector<Device*> LocalWorker::devices() {
+  std::vector<Device*> list;
+  for (const auto& device : devices_) list.push_back(device.get());
+  return list;
+}
+
+void LocalWorker::Register(RegisterRequest request, uint64_t* handle, Done done) {
+  done(DoRegister(std::move(request), handle));
+}
+
+absl::Status LocalWorker::DoRegister(RegisterRequest request, uint64_t* handle) {
+  auto registered = std::make_shared<Registered>();
+  for (Partition& part : request.parts) {
+    TUTTI_ASSIGN_OR_RETURN(Program program,
+                           OptimizePart(std::move(part.program), *part.device, request.options));
+    TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), *part.device));
+    TUTTI_ASSIGN_OR_RETURN(auto instances, InstancePool::Make(std::move(plan)));
+    registered->parts.push_back({part.device, std::move(part.feed_index),
+                                 std::move(part.fetch_index), std::move(instances)});
+  }
+  std::lock_guard lock(mutex_);
+  *handle = next_handle_++;
+  registered_[*handle] = std::move(registered);
+  return absl::OkStatus();
+}
+
+void LocalWorker::Deregister(uint64_t handle) {
+  std::lock_guard lock(mutex_);
+  registered_.erase(handle);
+}
+
+void LocalWorker::Run(const RunRequest& request, Done done) {
+  std::shared_ptr<Registered> registered;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = registered_.find(request.handle);
+    if (it != registered_.end()) {
+      registered = it->second;
+      running_.emplace_back(request.step_id, request.cancellation);
+    }
+  }
+  if (registered == nullptr) {
+    done(NotFound("step {} runs a plan that is not registered (handle {})", request.step_id,
+                  request.handle));
+    return;
+  }
+  const absl::Status status = RunParts(request, *registered);
+  Forget(request.step_id);
+  done(status);
+}
+
+void LocalWorker::Forget(int64_t step_id) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(running_, [&](const auto& entry) { return entry.first == step_id; });
+}
+
+namespace {
+
+void AddTrace(PlanInstance& instance, std::span<const NodeTiming> timings, int64_t start,
+              StepTrace& trace) {
+  const StepPlan& plan = instance.plan();
+  trace.arena_bytes += int64_t(plan.arena_bytes());
+  for (const NodeTiming& timing : timings) {
+    const PlanNode& node = plan.nodes[timing.node];
+    int64_t bytes = 0;
+    for (const uint32_t s : node.outputs) {
+      const PlanSlot& slot = plan.slots[s];
+      if (slot.type.shape.IsFullyKnown())
+        bytes += int64_t(slot.layout.Bytes(slot.type.dtype, slot.type.shape));
+    }
+    trace.nodes.push_back({node.node->name(), node.node->op(), plan.device->name(),
+                           timing.start_nanos - start, timing.end_nanos - start, bytes});
+  }
+}
+
+}  // namespace
+
+// One run of all parts.
+struct LocalWorker::Step {
+  const RunRequest& request;
+  Rendezvous rendezvous;
+  int64_t start = 0;
+  std::mutex mutex;
+  std::condition_variable changed;
+  size_t left = 0;  // parts that run on other threads
+
+  absl::Status RunPart(Registered::Part& part) {
+    TUTTI_ASSIGN_OR_RETURN(auto instance, part.instances->Take());
+    const StepPlan& plan = instance->plan();
+    for (size_t i = 0; i < plan.feeds.size(); ++i) {
+      instance->slot(plan.feeds[i]) = *request.feeds[part.feed_index[i]];
+    }
+    StepContext context{.step_id = request.step_id,
+                        .random_step = request.random_step,
+                        .cancellation = request.cancellation,
+                        .device = part.device,
+                        .rendezvous = &rendezvous};
+    std::vector<NodeTiming> timings;
+    const absl::Status status =
+        RunOnThisThread(*instance, context, request.trace != nullptr ? &timings : nullptr);
+    if (status.ok()) {
+      for (size_t i = 0; i < plan.fetches.size(); ++i) {
+        request.results[part.fetch_index[i]] = instance->slot(plan.fetches[i]);
+      }
+    } else {
+      request.cancellation->Cancel(status);
+    }
+    if (request.trace != nullptr) {
+      std::lock_guard lock(mutex);
+      AddTrace(*instance, timings, start, *request.trace);
+    }
+    instance->EndRun();
+    part.instances->Return(std::move(instance));
+    return status;
+  }
+};
+
+absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& registered) {
+  Step step{.request = request};
+  if (request.trace != nullptr) step.start = NowNanos();
+  if (registered.parts.empty()) return absl::OkStatus();
+  if (registered.parts.size() == 1) return step.RunPart(registered.parts.front());
+
+  const Cancellation::Handle on_cancel = request.cancellation->Register(
+      [&step, &request] { step.rendezvous.Abort(request.cancellation->status()); });
+  step.left = registered.parts.size() - 1;
+  for (size_t i = 1; i < registered.parts.size(); ++i) {
+    threads_->Post([&step, &part = registered.parts[i]] {
+      const absl::Status status = step.RunPart(part);
+      if (!status.ok()) step.request.cancellation->Cancel(status);
+      std::lock_guard lock(step.mutex);
+      --step.left;
+      step.changed.notify_one();
+    });
+  }
+  absl::Status status = step.RunPart(registered.parts.front());
+  if (!status.ok()) request.cancellation->Cancel(status);
+  {
+    std::unique_lock lock(step.mutex);
+    step.changed.wait(lock, [&] { return step.left == 0; });
+  }
+  request.cancellation->Deregister(on_cancel);
+  // Every part of a cancelled step ends with the first cause.
+  return request.cancellation->cancelled() ? request.cancellation->status() : status;
+}
+
+void LocalWorker::Abort(int64_t step_id, absl::Status reason) {
+  std::lock_guard lock(mutex_);
+  for (const auto& [id, cancellation] : running_) {
+    if (id == step_id) cancellation->Cancel(reason);
+  }
+}
+
+void LocalWorker::CleanUp(int64_t step_id) { Forget(step_id); }
+
+}  // namespace tutti

@@ -1,0 +1,12 @@
+#include "tutti/runtime/register.h"
+
+namespace tutti {
+
+void RegisterRuntimeKernels() {
+  [[maybe_unused]] static const bool done = [] {
+    RegisterTransferKernels(KernelRegistry::Global());
+    return true;
+  }();
+}
+
+}  // namespace tutti

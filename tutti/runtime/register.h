@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tutti/device/kernel_registry.h"
+
+namespace tutti {
+
+// The kernels that need the runtime. Called once by whoever makes a worker; more calls do nothing.
+// Thread-safe.
+void RegisterRuntimeKernels();
+
+void RegisterTransferKernels(KernelRegistry& registry);  // transfer.cc: Send, Recv
+
+}  // namespace tutti

@@ -1,0 +1,44 @@
+// The kernels of Send and Recv: a value crosses from one device to another through the step's
+// rendezvous.
+#include <fmt/format.h>
+
+#include "tutti/runtime/register.h"
+#include "tutti/runtime/rendezvous.h"
+
+namespace tutti {
+namespace {
+
+std::string KeyOf(const KernelContext& context) {
+  const auto& key = context.node->attr<std::string>("key");
+  return context.step->iteration == 0 ? key : fmt::format("{};{}", key, context.step->iteration);
+}
+
+Rendezvous& RendezvousOf(const KernelContext& context) {
+  return *static_cast<Rendezvous*>(context.step->rendezvous);
+}
+
+class SendKernel final : public Kernel {
+ public:
+  absl::Status Compute(KernelContext& context) override {
+    return RendezvousOf(context).Send(KeyOf(context), context.input(0));
+  }
+};
+
+class RecvKernel final : public AsyncKernel {
+ public:
+  void Start(KernelContext& context) override {
+    RendezvousOf(context).Receive(KeyOf(context), [&context](absl::Status status, Tensor value) {
+      if (status.ok()) context.SetOutput(0, std::move(value));
+      context.completion->NodeDone(context.index, std::move(status));
+    });
+  }
+};
+
+}  // namespace
+
+void RegisterTransferKernels(KernelRegistry& registry) {
+  AddKernel<SendKernel>(registry, "Send", "cpu");
+  AddKernel<RecvKernel>(registry, "Recv", "cpu");
+}
+
+}  // namespace tutti
