@@ -119,6 +119,7 @@ class KernelContext {
   std::byte* scratch_data = nullptr;
   size_t scratch_size = 0;
   Completion* completion = nullptr;  // for asynchronous kernels
+  uint64_t consumed_outputs = ~uint64_t{0};  // bit i: see output_consumed(i)
   uint32_t index = 0;  // of the node in its plan; what to give to completion->NodeDone
 };
 
