@@ -93,9 +93,6 @@ class KernelContext {
   int num_inputs() const { return int(input_count); }
   int num_outputs() const { return int(output_count); }
 
-  // Does anybody read output i in this step? Kernels of updates hand out a reference only then.
-  bool output_consumed(int i) const { return i >= 64 || ((consumed_outputs >> i) & 1) != 0; }
-
   // Memory for output i from the device's pool.
   absl::Status AllocateOutput(int i, const Shape& shape);
   // Output i is this tensor (a view of an input, a value taken from a queue).
@@ -119,7 +116,6 @@ class KernelContext {
   std::byte* scratch_data = nullptr;
   size_t scratch_size = 0;
   Completion* completion = nullptr;  // for asynchronous kernels
-  uint64_t consumed_outputs = ~uint64_t{0};  // bit i: see output_consumed(i)
   uint32_t index = 0;  // of the node in its plan; what to give to completion->NodeDone
 };
 
