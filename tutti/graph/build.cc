@@ -255,6 +255,11 @@ OpBuilder& OpBuilder::After(std::span<const Node* const> nodes) {
   return *this;
 }
 
+OpBuilder& OpBuilder::NumbersAs(DType dtype) {
+  numbers_as_ = dtype;
+  return *this;
+}
+
 OpBuilder& OpBuilder::Set(std::string_view attr_name, AttrValue value) {
   SetAttr(spec_.attrs, attr_name, std::move(value));
   return *this;
@@ -305,7 +310,7 @@ Node* OpBuilder::BuildNode() {
         fmt::format("{}{}: every input is a literal; at least one must be a node's output",
                     spec_.op, Place(spec_)));
   }
-  DType dtype = DType::kInvalid;
+  DType dtype = numbers_as_;
   for (const Output& input : spec_.inputs) {
     if (input && dtype == DType::kInvalid) dtype = input.dtype();
   }

@@ -32,6 +32,8 @@ class OpBuilder {
   OpBuilder& On(Graph& graph);  // for ops without inputs
   OpBuilder& At(const std::source_location& where);
   OpBuilder& After(std::span<const Node* const> nodes);
+  // The dtype that C++ numbers among the inputs take, where it is not that of the first Output.
+  OpBuilder& NumbersAs(DType dtype);
   // Accepts what AttrValue holds, and int for int64_t, float for double, const char* for
   // std::string.
   template <typename T>
@@ -58,6 +60,7 @@ class OpBuilder {
 
   NodeSpec spec_;
   Graph* graph_ = nullptr;
+  DType numbers_as_ = DType::kInvalid;
   std::vector<std::optional<Tensor>>
       literals_;                       // parallel to spec_.inputs; set where the input is a literal
   std::vector<size_t> number_inputs_;  // those of them that are C++ numbers
