@@ -6,7 +6,7 @@
 #include "tutti/autodiff/gradient_registry.h"
 #include "tutti/autodiff/register.h"
 #include "tutti/graph/ops/elementwise.h"
-#include "tutti/graph/ops/shape.h"
+#include "tutti/graph/ops/reduce.h"
 
 namespace tutti {
 namespace {
@@ -102,17 +102,6 @@ void ClipGradient(GradientContext& g) {
   g.Set(0, Select(Equal(g.input(0), g.output(0)), g.gradient(), 0.0f));
 }
 
-void BroadcastToGradient(GradientContext& g) { g.Set(0, SumToShapeOf(g.gradient(), g.input(0))); }
-
-void SumToGradient(GradientContext& g) {
-  const Shape& shape = g.input(0).shape();
-  if (shape.IsFullyKnown()) {
-    g.Set(0, BroadcastTo(g.gradient(), Tensor::Of<int64_t>(Shape{shape.rank()}, shape.dims())));
-  } else {
-    g.Set(0, BroadcastTo(g.gradient(), ShapeOf(g.input(0))));
-  }
-}
-
 // f(gradient, x, y) for an op y of one input x.
 template <typename Function>
 void AddUnary(GradientRegistry& registry, const char* op, Function f) {
@@ -135,8 +124,6 @@ void RegisterElementwiseGradients(GradientRegistry& registry) {
   registry.Add("Select", SelectGradient);
   registry.Add("Cast", CastGradient);
   registry.Add("Clip", ClipGradient);
-  registry.Add("BroadcastTo", BroadcastToGradient);
-  registry.Add("SumTo", SumToGradient);
   AddUnary(registry, "Neg", [](Output dy, Output, Output) { return Neg(dy); });
   AddUnary(registry, "Abs", [](Output dy, Output x, Output) { return dy * Sign(x); });
   AddUnary(registry, "Square", [](Output dy, Output x, Output) { return dy * (x * 2.0f); });

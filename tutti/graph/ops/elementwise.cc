@@ -4,7 +4,6 @@
 
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/register.h"
-#include "tutti/graph/ops/shape.h"
 
 namespace tutti {
 namespace {
@@ -105,30 +104,6 @@ absl::Status InferClip(InferContext& c) {
   return absl::OkStatus();
 }
 
-absl::Status InferBroadcastTo(InferContext& c) {
-  TUTTI_ASSIGN_OR_RETURN(const Shape shape, c.ShapeInput(1));
-  const auto merged = BroadcastShapes(c.shape(0), shape);
-  if (!merged || (shape.has_rank() && c.shape(0).rank() > shape.rank()) ||
-      !merged->CompatibleWith(shape)) {
-    return c.Error("{} does not broadcast to {}", c.DescribeInput(0), shape.ToString());
-  }
-  c.SetOutput(0, c.dtype(0), shape);
-  return absl::OkStatus();
-}
-
-absl::Status InferSumTo(InferContext& c) {
-  TUTTI_RETURN_IF_ERROR(RequireKind(c, 0, Kind::kNumber));
-  TUTTI_ASSIGN_OR_RETURN(const Shape shape, c.ShapeInput(1));
-  const auto merged = BroadcastShapes(c.shape(0), shape);
-  if (!merged || (c.shape(0).has_rank() && shape.rank() > c.shape(0).rank()) ||
-      !merged->CompatibleWith(c.shape(0))) {
-    return c.Error("{} cannot be summed to {}, which does not broadcast to it", c.DescribeInput(0),
-                   shape.ToString());
-  }
-  c.SetOutput(0, c.dtype(0), shape);
-  return absl::OkStatus();
-}
-
 void AddUnary(OpRegistry& registry, const char* name, Kind kind, Gradient gradient,
               DType gives = DType::kInvalid) {
   registry.Add({.name = name, .inputs = {"x"}, .infer = Unary(kind, gives), .gradient = gradient});
@@ -187,14 +162,6 @@ void RegisterElementwiseOps(OpRegistry& registry) {
                 .inputs = {"x"},
                 .attrs = {{"low", AttrType::kFloat}, {"high", AttrType::kFloat}},
                 .infer = InferClip,
-                .gradient = Gradient::kDefined});
-  registry.Add({.name = "BroadcastTo",
-                .inputs = {"x", "shape"},
-                .infer = InferBroadcastTo,
-                .gradient = Gradient::kDefined});
-  registry.Add({.name = "SumTo",
-                .inputs = {"x", "shape"},
-                .infer = InferSumTo,
                 .gradient = Gradient::kDefined});
 }
 
@@ -260,21 +227,6 @@ Output Cast(Input x, DType dtype, std::string_view name) {
 
 Output Clip(Input x, double low, double high, std::string_view name) {
   return OpBuilder("Clip", name).In(x).Attr("low", low).Attr("high", high).Build();
-}
-
-Output BroadcastTo(Input x, Input shape, std::string_view name) {
-  return OpBuilder("BroadcastTo", name).In(x).In(shape).Build();
-}
-
-Output SumTo(Input x, Input shape, std::string_view name) {
-  return OpBuilder("SumTo", name).In(x).In(shape).Build();
-}
-
-Output SumToShapeOf(Output x, Output target, std::string_view name) {
-  const Shape& shape = target.shape();
-  if (!shape.IsFullyKnown()) return SumTo(x, ShapeOf(target), name);
-  if (x.shape() == shape) return x;
-  return SumTo(x, Tensor::Of<int64_t>(Shape{shape.rank()}, shape.dims()), name);
 }
 
 }  // namespace tutti

@@ -74,15 +74,6 @@ Output Cast(Input x, DType dtype, std::string_view name = "");
 // x held between low and high. Throws Error when low > high.
 Output Clip(Input x, double low, double high, std::string_view name = "");
 
-// x repeated to `shape` (an integer vector) by the rules of broadcasting, and its counterpart: x
-// summed over the dimensions that broadcasting from `shape` repeats. SumTo gives the gradient of a
-// value that was broadcast.
-Output BroadcastTo(Input x, Input shape, std::string_view name = "");
-Output SumTo(Input x, Input shape, std::string_view name = "");
-
-// SumTo the shape of `target`; x itself where the graph tells that their shapes are equal.
-Output SumToShapeOf(Output x, Output target, std::string_view name = "");
-
 inline Output operator+(Input a, Input b) { return Add(a, b); }
 inline Output operator-(Input a, Input b) { return Sub(a, b); }
 inline Output operator*(Input a, Input b) { return Mul(a, b); }

@@ -27,4 +27,8 @@ void RegisterUpdateRefKernels(KernelRegistry& registry);       // update.cc
 void RegisterControlRefKernels(KernelRegistry& registry);      // control.cc
 void RegisterFusedRefKernels(KernelRegistry& registry);        // fused.cc
 
+// Parts of families that fill more than one file; the family's own function calls them.
+void RegisterElementwiseBinaryRefKernels(KernelRegistry& registry);
+void RegisterElementwiseSelectRefKernels(KernelRegistry& registry);
+
 }  // namespace tutti
