@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include "tutti/compile/passes/pass_testing.h"
+#include "tutti/graph/build.h"
+
+namespace tutti {
+namespace {
+
+TEST(Prune, KeepsWhatFetchesAndTargetsNeed) {
+  EXPECT_EQ(TextAfter(Prune, R"(
+x = Placeholder() {dtype=float32, shape=[2, 2]}
+unused = Placeholder() {dtype=float32, shape=[]}
+a = Identity(x)
+b = Identity(a)
+dead = Identity(b)
+dead_too = MatMul(dead, b)
+first = NoOp()
+t = NoOp() ^first
+last = NoOp() ^t
+feed x
+feed unused
+fetch b
+target t
+)"),
+            "x = Placeholder() {dtype=float32, shape=[2, 2]}\n"
+            "unused = Placeholder() {dtype=float32, shape=[]}\n"
+            "a = Identity(x)\n"
+            "b = Identity(a)\n"
+            "first = NoOp()\n"
+            "t = NoOp() ^first\n"
+            "feed x\n"
+            "feed unused\n"
+            "fetch b\n"
+            "target t\n");
+}
+
+TEST(Prune, FeedsWaitForNothing) {
+  EXPECT_EQ(TextAfter(Prune, R"(
+n = NoOp()
+x = Placeholder() {dtype=float32, shape=[]} ^n
+y = Identity(x)
+feed x
+fetch y
+)"),
+            "x = Placeholder() {dtype=float32, shape=[]}\n"
+            "y = Identity(x)\n"
+            "feed x\n"
+            "fetch y\n");
+}
+
+TEST(Prune, KeepsWhatNeededNodesWaitFor) {
+  EXPECT_EQ(TextAfter(Prune, R"(
+x = Placeholder() {dtype=float32, shape=[]}
+v = Variable() {dtype=float32, shape=[]}
+w = Assign(v, x)
+y = Identity(x) ^w
+feed x
+fetch y
+)"),
+            "x = Placeholder() {dtype=float32, shape=[]}\n"
+            "v = Variable() {dtype=float32, shape=[]}\n"
+            "w = Assign(v, x)\n"
+            "y = Identity(x) ^w\n"
+            "feed x\n"
+            "fetch y\n");
+}
+
+TEST(Prune, NothingAskedForIsNothing) { EXPECT_EQ(TextAfter(Prune, "n = NoOp()"), ""); }
+
+// Every pass of this folder, on a chain that would overflow the stack of anything recursive, and
+// take minutes by anything quadratic.
+TEST(Passes, TakeAChainOfAMillionNodes) {
+  Program program;
+  Graph& graph = *program.graph;
+  Output last = graph
+                    .Add({.op = "Placeholder",
+                          .name = "x",
+                          .attrs = {{"dtype", kFloat32}, {"shape", Shape{2, 2}}}})
+                    ->output();
+  program.feeds = {last};
+  for (int i = 0; i < 500'000; ++i) {
+    last = graph.Add({.op = "Identity", .inputs = {last}})->output();
+    last = graph.Add({.op = "MatMul", .inputs = {last, last}})->output();
+  }
+  program.fetches = {last};
+  const auto pruned = Prune(program, {});
+  ASSERT_TRUE(pruned.ok());
+  EXPECT_EQ(pruned->graph->size(), 1'000'001);
+  const auto folded = FoldConstants(*pruned, {});
+  ASSERT_TRUE(folded.ok());
+  EXPECT_EQ(folded->graph->size(), 1'000'001);
+  const auto simple = Simplify(*folded, {});
+  ASSERT_TRUE(simple.ok());
+  EXPECT_EQ(simple->graph->size(), 500'001);
+  const auto merged = MergeCommon(*simple, {});
+  ASSERT_TRUE(merged.ok());
+  EXPECT_EQ(merged->graph->size(), 500'001);
+}
+
+}  // namespace
+}  // namespace tutti
