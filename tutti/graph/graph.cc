@@ -78,7 +78,7 @@ std::string Graph::UniqueName(std::string_view base) {
 
 NameScope::NameScope(Graph& graph, std::string_view name)
     : graph_(graph), previous_(graph.name_scope_) {
-  graph_.name_scope_ = graph_.UniqueName(name) + "/";
+  graph_.name_scope_ = name == "/" ? "" : graph_.UniqueName(name) + "/";
 }
 NameScope::~NameScope() { graph_.name_scope_ = previous_; }
 

@@ -73,7 +73,8 @@ void RegisterStateOps(OpRegistry& registry) {
                 .attrs = {{"dtype", AttrType::kDType},
                           {"shape", AttrType::kShape},
                           {"container", std::string()},
-                          {"initializer", std::string()}},
+                          {"initializer", std::string()},
+                          {"trainable", true}},
                 .infer = InferVariable,
                 .gradient = Gradient::kZero,
                 .stateful = true,
@@ -111,19 +112,30 @@ void RegisterStateOps(OpRegistry& registry) {
 
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
                 std::source_location where) {
+  return Variable(graph, initializer, name, VariableOptions{}, where);
+}
+
+Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
+                const VariableOptions& options, std::source_location where) {
   const std::string base(name.empty() ? graph.UniqueName("variable")
                                       : graph.name_scope() + std::string(name));
   // The variable names the node that initialises it, so that any client that has the graph can find
   // it.
   OpBuilder builder("Variable", name.empty() ? base.substr(graph.name_scope().size()) : name);
-  const Output variable = builder.On(graph)
-                              .At(where)
-                              .Attr("dtype", initializer.dtype)
-                              .Attr("shape", initializer.shape)
-                              .Attr("initializer", base + "/initialize")
-                              .Build();
+  builder.On(graph)
+      .At(where)
+      .Attr("dtype", initializer.dtype)
+      .Attr("shape", initializer.shape)
+      .Attr("initializer", base + "/initialize");
+  if (!options.trainable) builder.Attr("trainable", false);
+  const Output variable = builder.Build();
   const std::string relative = base.substr(graph.name_scope().size());
-  const Output value = initializer.build(graph);
+  Output value;
+  {
+    // Random initialisers derive their seed from their names, and so from the variable's.
+    NameScope scope(graph, relative + "/initial");
+    value = initializer.build(graph);
+  }
   OpBuilder("Assign", relative + "/initialize").At(where).In(variable).In(value).Build();
   OpBuilder("IsInitialized", relative + "/is_initialized").At(where).In(variable).Build();
   return variable;

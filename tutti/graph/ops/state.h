@@ -23,6 +23,15 @@ struct Initializer {
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name = "",
                 std::source_location where = std::source_location::current());
 
+// The same; `trainable` says whether nn::TrainableVariables lists it (moving averages, counters and
+// optimizer slots are not).
+struct VariableOptions {
+  bool trainable = true;
+};
+Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
+                const VariableOptions& options,
+                std::source_location where = std::source_location::current());
+
 // `variable` must be what Variable() returned. Each returns the value after the update.
 Output Assign(Input variable, Input value, std::string_view name = "");
 Output AssignAdd(Input variable, Input value, std::string_view name = "");
