@@ -1,8 +1,37 @@
 #pragma once
 
+#include <array>
 #include <string_view>
 
 #include "tutti/graph/input.h"
+#include "tutti/graph/ops/window.h"
 
-// MaxPool, AvgPool, GlobalAvgPool.
-namespace tutti {}  // namespace tutti
+// Pooling of NHWC images, with the ops that the gradients are made of.
+namespace tutti {
+
+struct PoolOptions {
+  std::array<int64_t, 2> window = {2, 2};   // height, width
+  std::array<int64_t, 2> strides = {2, 2};  // height, width
+  Padding padding = Padding::kValid;        // kSame or kValid
+};
+
+// x [n, h, w, c] -> [n, oh, ow, c], the largest value of each window; padding never wins. NaN wins.
+Output MaxPool(Input x, const PoolOptions& options = {}, std::string_view name = "");
+
+// The mean of each window; padding counts neither in the sum nor in the number.
+Output AvgPool(Input x, const PoolOptions& options = {}, std::string_view name = "");
+
+// The mean of each image and channel: [n, h, w, c] -> [n, c].
+Output GlobalAvgPool(Input x, std::string_view name = "");
+
+// The gradients. MaxPoolGrad gives dy to the first of equal maxima, in row-major order;
+// MaxPoolGradGrad takes from v, shaped like x, what stands where the maxima are.
+Output MaxPoolGrad(Input x, Input y, Input dy, const PoolOptions& options = {},
+                   std::string_view name = "");
+Output MaxPoolGradGrad(Input x, Input y, Input v, const PoolOptions& options = {},
+                       std::string_view name = "");
+Output AvgPoolGrad(Input dy, Input x_shape, const PoolOptions& options = {},
+                   std::string_view name = "");
+Output GlobalAvgPoolGrad(Input dy, Input x_shape, std::string_view name = "");
+
+}  // namespace tutti

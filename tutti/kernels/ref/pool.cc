@@ -1,8 +1,207 @@
+#include <algorithm>
+#include <cmath>
+
 #include "tutti/device/device.h"
+#include "tutti/graph/ops/conv_window.h"
+#include "tutti/kernels/ref/accumulator.h"
 #include "tutti/kernels/ref/register.h"
 
 namespace tutti {
+namespace {
 
-void RegisterPoolRefKernels(KernelRegistry&) {}
+// Calls begin(y_index), then tap(x_index) for what the window holds of the image, in row-major
+// order, then end(y_index), for every element of y.
+template <typename Begin, typename Tap, typename End>
+void ForEachWindow(const Window& window, int64_t batch, int64_t channels, Begin begin, Tap tap,
+                   End end) {
+  const WindowDim& h = window.height;
+  const WindowDim& w = window.width;
+  for (int64_t n = 0; n < batch; ++n) {
+    for (int64_t oh = 0; oh < h.output; ++oh) {
+      for (int64_t ow = 0; ow < w.output; ++ow) {
+        for (int64_t c = 0; c < channels; ++c) {
+          const int64_t y = ((n * h.output + oh) * w.output + ow) * channels + c;
+          begin(y);
+          const int64_t h_start = oh * h.stride - h.pad_before;
+          const int64_t w_start = ow * w.stride - w.pad_before;
+          const int64_t h_end = std::min(h.input, h_start + h.window);
+          const int64_t w_end = std::min(w.input, w_start + w.window);
+          for (int64_t ih = std::max<int64_t>(0, h_start); ih < h_end; ++ih) {
+            for (int64_t iw = std::max<int64_t>(0, w_start); iw < w_end; ++iw) {
+              tap(((n * h.input + ih) * w.input + iw) * channels + c);
+            }
+          }
+          end(y);
+        }
+      }
+    }
+  }
+}
+
+template <typename Body>
+void VisitReal(DType dtype, Body body) {
+  VisitDType(dtype, [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (std::is_floating_point_v<Accumulator<T>>) body(tag);
+  });
+}
+
+// The index in x of each window's first maximum goes to use(y_index, x_index).
+template <typename T, typename Use>
+void ForEachMaximum(const Window& window, const Tensor& x, Use use) {
+  int64_t where = -1;
+  ForEachWindow(
+      window, x.shape().dim(0), x.shape().dim(3), [&](int64_t) { where = -1; },
+      [&](int64_t i) {
+        const auto value = static_cast<Accumulator<T>>(x.data<T>()[i]);
+        if (where < 0) {
+          where = i;
+          return;
+        }
+        const auto best = static_cast<Accumulator<T>>(x.data<T>()[where]);
+        if (value > best || (std::isnan(value) && !std::isnan(best))) where = i;
+      },
+      [&](int64_t y) { use(y, where); });
+}
+
+template <typename T>
+void Zero(Tensor& tensor) {
+  std::fill_n(tensor.data<T>(), tensor.elements(), T{});
+}
+
+absl::Status MaxPoolRef(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
+  VisitReal(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
+      ctx.output(0).data<T>()[y] = x.data<T>()[where];
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status MaxPoolGradRef(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
+  VisitReal(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = Accumulator<T>;
+    Zero<T>(ctx.output(0));
+    T* dx = ctx.output(0).data<T>();
+    ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
+      dx[where] =
+          static_cast<T>(static_cast<Acc>(dx[where]) + static_cast<Acc>(ctx.input(2).data<T>()[y]));
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status MaxPoolGradGradRef(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
+  VisitReal(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
+      ctx.output(0).data<T>()[y] = ctx.input(2).data<T>()[where];
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status AvgPoolRef(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
+  VisitReal(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = Accumulator<T>;
+    Acc sum{};
+    int64_t count = 0;
+    ForEachWindow(
+        window, x.shape().dim(0), x.shape().dim(3),
+        [&](int64_t) {
+          sum = Acc{};
+          count = 0;
+        },
+        [&](int64_t i) {
+          sum += static_cast<Acc>(x.data<T>()[i]);
+          ++count;
+        },
+        [&](int64_t y) { ctx.output(0).data<T>()[y] = static_cast<T>(sum / Acc(count)); });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status AvgPoolGradRef(KernelContext& ctx) {
+  const Tensor& dy = ctx.input(0);
+  Tensor& dx = ctx.output(0);
+  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, dx.shape()));
+  VisitReal(dy.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = Accumulator<T>;
+    Zero<T>(dx);
+    std::vector<int64_t> taps;
+    ForEachWindow(
+        window, dx.shape().dim(0), dx.shape().dim(3), [&](int64_t) { taps.clear(); },
+        [&](int64_t i) { taps.push_back(i); },
+        [&](int64_t y) {
+          const Acc share = static_cast<Acc>(dy.data<T>()[y]) / Acc(taps.size());
+          for (const int64_t i : taps) {
+            dx.data<T>()[i] = static_cast<T>(static_cast<Acc>(dx.data<T>()[i]) + share);
+          }
+        });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status GlobalAvgPoolRef(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  const int64_t pixels = x.shape().dim(1) * x.shape().dim(2);
+  const int64_t channels = x.shape().dim(3);
+  VisitReal(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = Accumulator<T>;
+    for (int64_t n = 0; n < x.shape().dim(0); ++n) {
+      for (int64_t c = 0; c < channels; ++c) {
+        Acc sum{};
+        for (int64_t p = 0; p < pixels; ++p) {
+          sum += static_cast<Acc>(x.data<T>()[(n * pixels + p) * channels + c]);
+        }
+        ctx.output(0).data<T>()[n * channels + c] = static_cast<T>(sum / Acc(pixels));
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status GlobalAvgPoolGradRef(KernelContext& ctx) {
+  Tensor& dx = ctx.output(0);
+  const int64_t pixels = dx.shape().dim(1) * dx.shape().dim(2);
+  const int64_t channels = dx.shape().dim(3);
+  VisitReal(dx.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = Accumulator<T>;
+    const T* dy = ctx.input(0).data<T>();
+    for (int64_t i = 0; i < dx.elements(); ++i) {
+      const int64_t n = i / (pixels * channels);
+      dx.data<T>()[i] =
+          static_cast<T>(static_cast<Acc>(dy[n * channels + i % channels]) / Acc(pixels));
+    }
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterPoolRefKernels(KernelRegistry& registry) {
+  const std::vector<DType> reals = {kFloat16, kBFloat16, kFloat32, kFloat64};
+  AddFunctionKernel(registry, "MaxPool", "ref", MaxPoolRef, reals);
+  AddFunctionKernel(registry, "MaxPoolGrad", "ref", MaxPoolGradRef, reals);
+  AddFunctionKernel(registry, "MaxPoolGradGrad", "ref", MaxPoolGradGradRef, reals);
+  AddFunctionKernel(registry, "AvgPool", "ref", AvgPoolRef, reals);
+  AddFunctionKernel(registry, "AvgPoolGrad", "ref", AvgPoolGradRef, reals);
+  AddFunctionKernel(registry, "GlobalAvgPool", "ref", GlobalAvgPoolRef, reals);
+  AddFunctionKernel(registry, "GlobalAvgPoolGrad", "ref", GlobalAvgPoolGradRef, reals);
+}
 
 }  // namespace tutti
