@@ -5,6 +5,7 @@
 #include "tutti/graph/ops/conv_window.h"
 #include "tutti/kernels/ref/accumulator.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/run_time_shape.h"
 
 namespace tutti {
 namespace {
@@ -133,6 +134,22 @@ absl::Status Transpose(KernelContext& ctx) {
              ctx.input(0));
 }
 
+// A reference kernel whose last input is the shape of its output.
+void AddShapedRef(KernelRegistry& registry, std::string op, absl::Status (*compute)(KernelContext&),
+                  std::vector<DType> dtypes) {
+  class FromFunction final : public Kernel {
+   public:
+    explicit FromFunction(absl::Status (*compute)(KernelContext&)) : compute_(compute) {}
+    absl::Status Compute(KernelContext& ctx) override { return compute_(ctx); }
+
+   private:
+    absl::Status (*compute_)(KernelContext&);
+  };
+  registry.Add({.op = std::move(op), .kind = "ref", .dtypes = std::move(dtypes), .make = [compute] {
+                  return WithRunTimeShape(std::make_unique<FromFunction>(compute), 2);
+                }});
+}
+
 absl::Status BiasAddRef(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   const int64_t channels = x.shape().dim(-1);
@@ -175,11 +192,11 @@ void RegisterConvRefKernels(KernelRegistry& registry) {
   AddFunctionKernel(registry, "BiasAdd", "ref", BiasAddRef, numbers, {{0, 0}});
   AddFunctionKernel(registry, "BiasAddGrad", "ref", BiasAddGradRef, numbers);
   AddFunctionKernel(registry, "Conv2D", "ref", Forward<false>, reals);
-  AddFunctionKernel(registry, "Conv2DBackpropInput", "ref", OfInput<false>, reals);
-  AddFunctionKernel(registry, "Conv2DBackpropFilter", "ref", OfFilter<false>, reals);
+  AddShapedRef(registry, "Conv2DBackpropInput", OfInput<false>, reals);
+  AddShapedRef(registry, "Conv2DBackpropFilter", OfFilter<false>, reals);
   AddFunctionKernel(registry, "DepthwiseConv2D", "ref", Forward<true>, reals);
-  AddFunctionKernel(registry, "DepthwiseConv2DBackpropInput", "ref", OfInput<true>, reals);
-  AddFunctionKernel(registry, "DepthwiseConv2DBackpropFilter", "ref", OfFilter<true>, reals);
+  AddShapedRef(registry, "DepthwiseConv2DBackpropInput", OfInput<true>, reals);
+  AddShapedRef(registry, "DepthwiseConv2DBackpropFilter", OfFilter<true>, reals);
   AddFunctionKernel(registry, "Conv2DTranspose", "ref", Transpose, reals);
 }
 

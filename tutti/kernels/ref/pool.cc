@@ -5,6 +5,7 @@
 #include "tutti/graph/ops/conv_window.h"
 #include "tutti/kernels/ref/accumulator.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/run_time_shape.h"
 
 namespace tutti {
 namespace {
@@ -191,6 +192,22 @@ absl::Status GlobalAvgPoolGradRef(KernelContext& ctx) {
   return absl::OkStatus();
 }
 
+// A reference kernel whose input 1 is the shape of its output.
+void AddShapedRef(KernelRegistry& registry, std::string op, absl::Status (*compute)(KernelContext&),
+                  std::vector<DType> dtypes) {
+  class FromFunction final : public Kernel {
+   public:
+    explicit FromFunction(absl::Status (*compute)(KernelContext&)) : compute_(compute) {}
+    absl::Status Compute(KernelContext& ctx) override { return compute_(ctx); }
+
+   private:
+    absl::Status (*compute_)(KernelContext&);
+  };
+  registry.Add({.op = std::move(op), .kind = "ref", .dtypes = std::move(dtypes), .make = [compute] {
+                  return WithRunTimeShape(std::make_unique<FromFunction>(compute), 1);
+                }});
+}
+
 }  // namespace
 
 void RegisterPoolRefKernels(KernelRegistry& registry) {
@@ -199,9 +216,9 @@ void RegisterPoolRefKernels(KernelRegistry& registry) {
   AddFunctionKernel(registry, "MaxPoolGrad", "ref", MaxPoolGradRef, reals);
   AddFunctionKernel(registry, "MaxPoolGradGrad", "ref", MaxPoolGradGradRef, reals);
   AddFunctionKernel(registry, "AvgPool", "ref", AvgPoolRef, reals);
-  AddFunctionKernel(registry, "AvgPoolGrad", "ref", AvgPoolGradRef, reals);
+  AddShapedRef(registry, "AvgPoolGrad", AvgPoolGradRef, reals);
   AddFunctionKernel(registry, "GlobalAvgPool", "ref", GlobalAvgPoolRef, reals);
-  AddFunctionKernel(registry, "GlobalAvgPoolGrad", "ref", GlobalAvgPoolGradRef, reals);
+  AddShapedRef(registry, "GlobalAvgPoolGrad", GlobalAvgPoolGradRef, reals);
 }
 
 }  // namespace tutti
