@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -23,12 +24,20 @@ std::vector<Output> Split(Input x, int axis, int64_t num, std::string_view name 
 // The same with parts of the given sizes, which must add up to the dimension.
 std::vector<Output> Split(Input x, int axis, const std::vector<int64_t>& sizes,
                           std::string_view name = "");
+inline std::vector<Output> Split(Input x, int axis, std::initializer_list<int64_t> sizes,
+                                 std::string_view name = "") {
+  return Split(x, axis, std::vector<int64_t>(sizes), name);
+}
 
 // The block of x that starts at begin[i] and has size[i] elements in dimension i; a size of -1
 // means all that follow. Integer vectors with one value per dimension.
 Output Slice(Input x, Input begin, Input size, std::string_view name = "");
 Output Slice(Input x, const std::vector<int64_t>& begin, const std::vector<int64_t>& size,
              std::string_view name = "");
+inline Output Slice(Input x, std::initializer_list<int64_t> begin,
+                    std::initializer_list<int64_t> size, std::string_view name = "") {
+  return Slice(x, std::vector<int64_t>(begin), std::vector<int64_t>(size), name);
+}
 
 // x[begin:end:stride] in each dimension by the rules of Python; dimensions past the end of the
 // vectors stay whole. Bit i of a mask concerns dimension i.

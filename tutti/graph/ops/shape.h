@@ -1,5 +1,6 @@
 #pragma once
 
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,9 @@ Output Size(Input x, DType dtype = kInt64, std::string_view name = "");
 Output Reshape(Input x, Input shape, std::string_view name = "");
 // The same with fixed dimensions: Reshape(x, {-1, 784}).
 Output Reshape(Input x, const Shape& shape, std::string_view name = "");
+inline Output Reshape(Input x, std::initializer_list<int64_t> dims, std::string_view name = "") {
+  return Reshape(x, Shape(dims), name);
+}
 
 // x with a dimension of 1 inserted before `axis` (negative from the end: -1 appends one).
 Output ExpandDims(Input x, int axis, std::string_view name = "");

@@ -1,8 +1,187 @@
+#include <cstring>
+
 #include "tutti/device/device.h"
+#include "tutti/kernels/accumulate.h"
+#include "tutti/kernels/gather_geometry.h"
 #include "tutti/kernels/ref/register.h"
 
 namespace tutti {
+namespace {
 
-void RegisterGatherRefKernels(KernelRegistry&) {}
+const std::byte* Bytes(const Tensor& tensor) { return static_cast<const std::byte*>(tensor.raw()); }
+std::byte* Bytes(Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
+
+void Zero(Tensor& tensor) {
+  if (tensor.bytes() > 0) std::memset(tensor.raw(), 0, tensor.bytes());
+}
+
+absl::Status Gather(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const GatherGeometry g, StartGather(context, kernel));
+  const size_t slice = size_t(g.inner) * SizeOf(context.input(0).dtype());
+  if (slice == 0) return absl::OkStatus();
+  std::byte* to = Bytes(context.output(0));
+  for (int64_t o = 0; o < g.outer; ++o) {
+    const std::byte* from = Bytes(context.input(0)) + size_t(o * g.dim) * slice;
+    for (int64_t i = 0; i < g.indices; ++i, to += slice) {
+      std::memcpy(to, from + size_t(IndexAt(context.input(1), i)) * slice, slice);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GatherGrad(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const GatherGeometry g, StartGatherGrad(context, kernel));
+  Zero(context.output(0));
+  VisitDType(context.input(0).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    const T* from = context.input(0).data<T>();
+    for (int64_t o = 0; o < g.outer; ++o) {
+      T* const to = context.output(0).data<T>() + o * g.dim * g.inner;
+      for (int64_t i = 0; i < g.indices; ++i, from += g.inner) {
+        AddInto(to + IndexAt(context.input(1), i) * g.inner, from, g.inner);
+      }
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status GatherNd(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const NdGeometry g, StartGatherNd(context, kernel));
+  const size_t size = SizeOf(context.input(0).dtype());
+  const size_t slice = size_t(g.inner) * size;
+  for (int64_t row = 0; row < g.count; ++row) {
+    TUTTI_ASSIGN_OR_RETURN(const int64_t start, SliceStart(g, context.input(1), row));
+    if (slice == 0) continue;
+    std::memcpy(Bytes(context.output(0)) + size_t(row) * slice,
+                Bytes(context.input(0)) + size_t(start) * size, slice);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ScatterNd(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const NdGeometry g, StartScatterNd(context, kernel));
+  Zero(context.output(0));
+  return VisitDType(context.input(1).dtype(), [&](auto tag) -> absl::Status {
+    using T = typename decltype(tag)::type;
+    for (int64_t row = 0; row < g.count; ++row) {
+      TUTTI_ASSIGN_OR_RETURN(const int64_t start, SliceStart(g, context.input(0), row));
+      AddInto(context.output(0).data<T>() + start, context.input(1).data<T>() + row * g.inner,
+              g.inner);
+    }
+    return absl::OkStatus();
+  });
+}
+
+absl::Status CheckLast(const Shape& x, const Shape& indices) {
+  if (x.rank() > 0 && x.rank() == indices.rank() && x.WithDim(-1, 0) == indices.WithDim(-1, 0)) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("x is {}, indices is {}; expected the same dimensions before the last",
+                         x.ToString(), indices.ToString());
+}
+
+absl::Status GatherLast(KernelContext& context, const DynamicKernel& kernel) {
+  const Tensor& x = context.input(0);
+  const Tensor& indices = context.input(1);
+  TUTTI_RETURN_IF_ERROR(CheckLast(x.shape(), indices.shape()));
+  TUTTI_RETURN_IF_ERROR(CheckIndices(indices, x.shape().dim(-1), "indices"));
+  TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, indices.shape()));
+  const int64_t width = x.shape().dim(-1);
+  const int64_t count = indices.shape().dim(-1);
+  VisitDType(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < indices.elements(); ++i) {
+      context.output(0).data<T>()[i] = x.data<T>()[i / count * width + IndexAt(indices, i)];
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status GatherLastGrad(KernelContext& context, const DynamicKernel& kernel) {
+  const Tensor& gradient = context.input(0);
+  const Tensor& indices = context.input(1);
+  TUTTI_ASSIGN_OR_RETURN(const Shape x, ShapeValue(context.input(2), "x_shape"));
+  TUTTI_RETURN_IF_ERROR(CheckLast(x, indices.shape()));
+  if (gradient.shape() != indices.shape()) {
+    return InvalidArgument("gradient is {}, indices is {}; expected equal shapes",
+                           gradient.shape().ToString(), indices.shape().ToString());
+  }
+  TUTTI_RETURN_IF_ERROR(CheckIndices(indices, x.dim(-1), "indices"));
+  TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, x));
+  Zero(context.output(0));
+  const int64_t width = x.dim(-1);
+  const int64_t count = indices.shape().dim(-1);
+  VisitDType(gradient.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t i = 0; i < indices.elements(); ++i) {
+      AddInto(context.output(0).data<T>() + i / count * width + IndexAt(indices, i),
+              gradient.data<T>() + i, 1);
+    }
+  });
+  return absl::OkStatus();
+}
+
+template <typename T>
+T FromDouble(double value) {
+  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+    return T(float(value));
+  } else {
+    return T(value);
+  }
+}
+
+absl::Status OneHot(KernelContext& context, const DynamicKernel& kernel) {
+  const Tensor& indices = context.input(0);
+  const Node& node = *context.node;
+  const int64_t depth = node.attr<int64_t>("depth");
+  const int64_t given = node.attr<int64_t>("axis");
+  const int rank = indices.shape().rank();
+  if (rank == kMaxRank) {
+    return InvalidArgument("indices is {}; a tensor has at most {} dimensions",
+                           indices.shape().ToString(), kMaxRank);
+  }
+  const int axis = int(given < 0 ? given + rank + 1 : given);
+  const Shape shape = indices.shape().WithInserted(axis, depth);
+  TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, shape));
+  const int64_t inner = Product(indices.shape().dims().subspan(axis));
+  VisitDType(context.output(0).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* const data = context.output(0).data<T>();
+    std::fill_n(data, shape.elements(), FromDouble<T>(node.attr<double>("off_value")));
+    const T on = FromDouble<T>(node.attr<double>("on_value"));
+    for (int64_t i = 0; i < indices.elements(); ++i) {
+      const int64_t index = IndexAt(indices, i);
+      if (index < 0 || index >= depth) continue;
+      data[(i / inner * depth + index) * inner + i % inner] = on;
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status UnsortedSegmentSum(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const SegmentGeometry g, StartSegmentSum(context, kernel));
+  Zero(context.output(0));
+  VisitDType(context.input(0).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (int64_t row = 0; row < g.rows; ++row) {
+      AddInto(context.output(0).data<T>() + IndexAt(context.input(1), row) * g.inner,
+              context.input(0).data<T>() + row * g.inner, g.inner);
+    }
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void RegisterGatherRefKernels(KernelRegistry& registry) {
+  AddDynamicKernel(registry, "Gather", "ref", Gather);
+  AddDynamicKernel(registry, "GatherGrad", "ref", GatherGrad);
+  AddDynamicKernel(registry, "GatherNd", "ref", GatherNd);
+  AddDynamicKernel(registry, "ScatterNd", "ref", ScatterNd);
+  AddDynamicKernel(registry, "GatherLast", "ref", GatherLast);
+  AddDynamicKernel(registry, "GatherLastGrad", "ref", GatherLastGrad);
+  AddDynamicKernel(registry, "OneHot", "ref", OneHot);
+  AddDynamicKernel(registry, "UnsortedSegmentSum", "ref", UnsortedSegmentSum);
+}
 
 }  // namespace tutti

@@ -9,6 +9,7 @@ void RegisterRefKernels(KernelRegistry& registry) {
   RegisterShapeRefKernels(registry);
   RegisterArrangeRefKernels(registry);
   RegisterGatherRefKernels(registry);
+  RegisterPartitionRefKernels(registry);
   RegisterReduceRefKernels(registry);
   RegisterRandomRefKernels(registry);
   RegisterMatMulRefKernels(registry);

@@ -14,6 +14,7 @@ void RegisterActivationRefKernels(KernelRegistry& registry);   // activation.cc
 void RegisterShapeRefKernels(KernelRegistry& registry);        // shape.cc
 void RegisterArrangeRefKernels(KernelRegistry& registry);      // arrange.cc
 void RegisterGatherRefKernels(KernelRegistry& registry);       // gather.cc
+void RegisterPartitionRefKernels(KernelRegistry& registry);    // partition.cc
 void RegisterReduceRefKernels(KernelRegistry& registry);       // reduce.cc
 void RegisterRandomRefKernels(KernelRegistry& registry);       // random.cc
 void RegisterMatMulRefKernels(KernelRegistry& registry);       // matmul.cc
