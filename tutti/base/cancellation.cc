@@ -49,6 +49,18 @@ bool Cancellation::Deregister(Handle handle) {
   return false;
 }
 
+void Cancellation::Forget(Handle handle) {
+  if (handle == kNone) return;
+  std::function<void()> forgotten;  // destroyed without the lock
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = callbacks_.find(handle);
+    if (it == callbacks_.end()) return;
+    forgotten = std::move(it->second);
+    callbacks_.erase(it);
+  }
+}
+
 void Cancellation::Reset() {
   std::lock_guard lock(mutex_);
   callbacks_.clear();

@@ -33,6 +33,10 @@ class Cancellation {
   // callback. True if it had not run. The caller must not hold a lock that the callback takes.
   bool Deregister(Handle handle);
 
+  // Like Deregister, but does not wait for a callback that is running: for callbacks that own what
+  // they use and find out for themselves that they come too late. May be called with any lock held.
+  void Forget(Handle handle);
+
   // Makes a used object fresh. REQUIRES: nothing is registered and nobody else uses it.
   void Reset();
 

@@ -63,11 +63,20 @@ absl::Status CheckInputs(const OpDef& def, const NodeSpec& spec) {
                            def.variadic() ? "at least " : "", fixed);
   }
   for (int i = 0; i < given; ++i) {
-    if (def.IsVariableInput(i) && spec.inputs[i].node->op() != "Variable" &&
-        spec.inputs[i].node->op() != "Arg") {
+    if (!def.IsVariableInput(i)) continue;
+    const Node& referred = *spec.inputs[i].node;
+    if (def.refers_to.empty()) {
+      if (referred.op() == "Variable" || referred.op() == "Arg") continue;
       return InvalidArgument("{} must be a Variable, got {}", def.InputName(i),
-                             spec.inputs[i].node->Describe());
+                             referred.Describe());
     }
+    if (std::find(def.refers_to.begin(), def.refers_to.end(), referred.op()) !=
+        def.refers_to.end()) {
+      continue;
+    }
+    return InvalidArgument("{} must be a {}, got {}{}", def.InputName(i),
+                           fmt::join(def.refers_to, " or "), referred.Describe(),
+                           referred.op() == "Arg" ? "; it cannot be used inside If or While" : "");
   }
   return absl::OkStatus();
 }

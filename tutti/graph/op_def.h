@@ -43,6 +43,8 @@ struct OpDef {
   // Input names, for messages. "&variable" must be a Variable node and is no read of its value;
   // "values..." (last) takes any number. The count is checked before `infer` runs.
   std::vector<std::string> inputs = {};
+  // The ops that a "&" input may name instead of Variable: a queue, a mutex.
+  std::vector<std::string> refers_to = {};
   std::vector<AttrDef> attrs = {};
   // Checks the inputs and attributes and sets the type of every output.
   std::function<absl::Status(InferContext&)> infer = {};

@@ -120,8 +120,9 @@ class UpdateKernelBase : public Kernel {
     TUTTI_ASSIGN_OR_RETURN(lock_order_, LockOrder(states_));
     target_.count = op_.references();
     for (int i = 0; i < target_.count; ++i) target_.states[i] = states_[i].get();
-    function_ = table_(op_.rule, c.input(0).dtype);
-    if (function_ == nullptr) return Internal("no loop for {}", NameOf(c.input(0).dtype));
+    const DType dtype = c.node().input(0).dtype();
+    function_ = table_(op_.rule, dtype);
+    if (function_ == nullptr) return Internal("no loop for {}", NameOf(dtype));
     fixed_ = FixedParameters(c.node());
     return absl::OkStatus();
   }

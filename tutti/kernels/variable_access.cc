@@ -5,21 +5,6 @@
 
 namespace tutti {
 
-absl::StatusOr<VariableKey> VariableKeyOf(Output reference) {
-  const Node& node = *reference.node;
-  const bool is_variable = node.op() == "Variable";
-  const AttrValue* container = node.FindAttr(is_variable ? "container" : "_container");
-  const AttrValue* captured = is_variable ? nullptr : node.FindAttr("_variable");
-  const std::string* name = is_variable           ? &node.name()
-                            : captured != nullptr ? std::get_if<std::string>(captured)
-                                                  : nullptr;
-  if (name == nullptr) {
-    return InvalidArgument("{} is no variable; give what Variable() returned", node.Describe());
-  }
-  const std::string* in = container != nullptr ? std::get_if<std::string>(container) : nullptr;
-  return VariableKey{in != nullptr ? *in : "", *name};
-}
-
 absl::StatusOr<std::shared_ptr<VariableState>> VariableOf(Output reference, Device& device) {
   TUTTI_ASSIGN_OR_RETURN(const VariableKey key, VariableKeyOf(reference));
   return device.variables().FindOrCreate(key.container, key.name);

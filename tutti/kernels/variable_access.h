@@ -8,22 +8,14 @@
 
 #include "tutti/device/device.h"
 #include "tutti/device/kernel.h"
+#include "tutti/graph/ops/variable_key.h"
 
 // How kernels get at variables: which one a "&variable" input means, and whether what it holds is
 // what the graph says.
 namespace tutti {
 
-// Where a variable is kept: its container and name on its device.
-struct VariableKey {
-  std::string container;
-  std::string name;
-};
-
-// The variable that `reference` stands for: a Variable node, or inside If and While the Arg that
-// captured one. INVALID_ARGUMENT when it is neither.
-absl::StatusOr<VariableKey> VariableKeyOf(Output reference);
-
-// Its state on `device`, made without a value when there is none yet.
+// The state of the variable that `reference` stands for on `device`, made without a value when
+// there is none yet.
 absl::StatusOr<std::shared_ptr<VariableState>> VariableOf(Output reference, Device& device);
 
 // FAILED_PRECONDITION, naming both types, unless `value` is what the graph declares. Unknown

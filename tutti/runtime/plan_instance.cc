@@ -153,15 +153,16 @@ absl::StatusOr<std::vector<ValueType>> InferNow(const Node& node, const KernelCo
   NodeSpec spec = node.spec();
   spec.control_inputs.clear();
   for (int k = 0; k < context.num_inputs(); ++k) {
+    if (node.def().IsVariableInput(k)) continue;  // it has no value; its declaration tells
     const Tensor& value = context.input(k);
     NodeSpec input;
     const bool small_integers = (value.dtype() == kInt32 || value.dtype() == kInt64) &&
                                 value.elements() <= kMostShapeElements;
-    if (small_integers && !node.def().IsVariableInput(k)) {
+    if (small_integers) {
       input.op = "Constant";
       input.attrs = {{"value", value}};
     } else {
-      input.op = node.def().IsVariableInput(k) ? "Variable" : "Placeholder";
+      input.op = "Placeholder";
       input.attrs = {{"dtype", value.dtype()}, {"shape", value.shape()}};
     }
     TUTTI_ASSIGN_OR_RETURN(Node * made, AddNode(around, std::move(input)));
@@ -207,7 +208,7 @@ absl::Status PlanInstance::PrepareUnknown(uint32_t i) {
       context.scratch_data = static_cast<std::byte*>(unknown.scratch.raw());
     }
   }
-  if (node.node->def().view) return absl::OkStatus();
+  if (node.node->def().view || node.node->def().provides_outputs) return absl::OkStatus();
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     if (!outputs[o].shape.IsFullyKnown()) continue;  // the kernel allocates it
     TUTTI_ASSIGN_OR_RETURN(slots_[node.outputs[o]],

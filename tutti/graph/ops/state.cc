@@ -5,6 +5,7 @@
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/register.h"
 #include "tutti/graph/ops/rows.h"
+#include "tutti/graph/ops/variable_key.h"
 
 namespace tutti {
 namespace {
@@ -48,6 +49,21 @@ absl::Status InferScatterArithmetic(InferContext& c) {
 }
 
 }  // namespace
+
+absl::StatusOr<VariableKey> VariableKeyOf(Output reference) {
+  const Node& node = *reference.node;
+  const bool is_variable = node.op() == "Variable";
+  const AttrValue* container = node.FindAttr(is_variable ? "container" : "_container");
+  const AttrValue* captured = is_variable ? nullptr : node.FindAttr("_variable");
+  const std::string* name = is_variable           ? &node.name()
+                            : captured != nullptr ? std::get_if<std::string>(captured)
+                                                  : nullptr;
+  if (name == nullptr) {
+    return InvalidArgument("{} is no variable; give what Variable() returned", node.Describe());
+  }
+  const std::string* in = container != nullptr ? std::get_if<std::string>(container) : nullptr;
+  return VariableKey{in != nullptr ? *in : "", *name};
+}
 
 absl::Status CheckRowsInput(const InferContext& c, int variable, int indices, int rows) {
   TUTTI_RETURN_IF_ERROR(c.RequireRankAtLeast(variable, 1));

@@ -1,8 +1,78 @@
 #pragma once
 
+#include <cstdint>
+#include <source_location>
+#include <string>
 #include <string_view>
 
 #include "tutti/graph/input.h"
 
-// Mutex, Barrier, Accumulator, Gate, Clock.
-namespace tutti {}  // namespace tutti
+// How steps wait for each other. Each thing declared here lives on its device under its name and is
+// shared by all sessions that use the device. Nodes that wait occupy no core; they are served in
+// the order in which they came; cancelling their step, or its timeout, takes them out.
+//
+// Numbers of steps, workers and slots are int32 or int64 scalars, from 0 on.
+namespace tutti {
+
+// --- Mutex: one holder at a time, across steps and sessions.
+Output Mutex(Graph& graph, std::string_view name = "",
+             std::source_location where = std::source_location::current());
+// Waits for the mutex and returns a token, an int64 scalar that MutexRelease needs.
+Output MutexAcquire(Input mutex, std::string_view name = "");
+// Gives it to the next in line. FAILED_PRECONDITION unless `token` is the holder's.
+Node* MutexRelease(Input mutex, Input token, std::string_view name = "");
+
+// --- Barrier: nobody goes on before `participants` have arrived; then it starts anew.
+Output Barrier(Graph& graph, int64_t participants, std::string_view name = "",
+               std::source_location where = std::source_location::current());
+// Returns the number of the round, from 0 on.
+Output BarrierWait(Input barrier, std::string_view name = "");
+
+// --- Accumulator: sums contributions to a step from numbered slots (one for each worker). The sum
+// is taken in the order of the slots, whatever the order of arrival, so it is the same to the bit.
+Output Accumulator(Graph& graph, DType dtype, const Shape& shape, std::string_view name = "",
+                   std::source_location where = std::source_location::current());
+// Contributes a tensor of the accumulator's shape. ALREADY_EXISTS when that slot has contributed to
+// that step, FAILED_PRECONDITION when the step was taken.
+Node* AccumulatorApply(Input accumulator, Input step, Input slot, Input gradient,
+                       std::string_view name = "");
+// Contributes rows[i] at row indices[i]; repeated indices add up.
+Node* AccumulatorApplyRows(Input accumulator, Input step, Input slot, Input indices, Input rows,
+                           std::string_view name = "");
+// Waits for the contributions of all `slots` (an integer vector) to `step`, returns their sum, and
+// forgets them and whatever is left of earlier steps.
+Output AccumulatorTake(Input accumulator, Input step, Input slots, std::string_view name = "");
+struct AccumulatedRows {
+  Output indices;  // int64; a row may be named several times
+  Output rows;
+};
+// The same for accumulators that were given rows only: all of them, one slot after the other.
+AccumulatedRows AccumulatorTakeRows(Input accumulator, Input step, Input slots,
+                                    std::string_view name = "");
+
+// --- Gate: admits the first `admit` of `workers` to a step; the rest are refused and counted.
+Output Gate(Graph& graph, int64_t admit, int64_t workers, std::string_view name = "",
+            std::source_location where = std::source_location::current());
+// True if `worker` is admitted to `step`. Never waits; asking again gives the same answer. Of steps
+// long gone (1024 and more behind the newest) it is false.
+Output GateEnter(Input gate, Input step, Input worker, std::string_view name = "");
+// Waits until admission to `step` is complete and returns who was admitted: an int64 vector,
+// ascending. Complete is: `admit` workers are in, or all of the workers that have not left.
+Output GateAdmitted(Input gate, Input step, std::string_view name = "");
+// `worker` is gone for good: nobody waits for it any more.
+Node* GateLeave(Input gate, Input worker, std::string_view name = "");
+// How many entries were refused so far: an int64 scalar.
+Output GateRefused(Input gate, std::string_view name = "");
+
+// --- Clock: how far each of `workers` has come, for bounded staleness.
+Output Clock(Graph& graph, int64_t workers, std::string_view name = "",
+             std::source_location where = std::source_location::current());
+// `worker` has finished one more step; returns how many.
+Output ClockAdvance(Input clock, Input worker, std::string_view name = "");
+// Waits until `worker` leads the slowest by at most `staleness` steps; returns how far the slowest
+// is.
+Output ClockWait(Input clock, Input worker, Input staleness, std::string_view name = "");
+// `worker` is gone: nobody waits for it any more.
+Node* ClockLeave(Input clock, Input worker, std::string_view name = "");
+
+}  // namespace tutti

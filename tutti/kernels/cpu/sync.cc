@@ -1,8 +1,206 @@
-#include "tutti/device/device.h"
+// The nodes of graph/ops/sync.h: each reads its integers and calls its resource.
+#include <algorithm>
+#include <cstring>
+
+#include "tutti/kernels/accumulator_resource.h"
 #include "tutti/kernels/cpu/register.h"
+#include "tutti/kernels/resource_access.h"
+#include "tutti/kernels/row_indices.h"
+#include "tutti/kernels/sync_resources.h"
 
 namespace tutti {
+namespace {
 
-void RegisterSyncCpuKernels(KernelRegistry&) {}
+void Configure(const Node& node, MutexResource::Config& config) { config.name = node.name(); }
+void Configure(const Node& node, BarrierResource::Config& config) {
+  config.participants = node.attr<int64_t>("participants");
+}
+void Configure(const Node& node, GateResource::Config& config) {
+  config = {node.name(), node.attr<int64_t>("admit"), node.attr<int64_t>("workers")};
+}
+void Configure(const Node& node, ClockResource::Config& config) {
+  config = {node.name(), node.attr<int64_t>("workers")};
+}
+void Configure(const Node& node, AccumulatorResource::Config& config) {
+  config = {node.name(), node.attr<DType>("dtype"), node.attr<Shape>("shape")};
+}
+
+template <typename R>
+absl::StatusOr<std::shared_ptr<R>> ResourceOf(PrepareContext& c) {
+  const Node& declaration = *c.node().input(0).node;
+  typename R::Config config;
+  Configure(declaration, config);
+  return FindResource<R>(declaration, c.device(), config);
+}
+
+// A node that never waits: a function `absl::Status(KernelContext&, R&)`.
+template <typename R, auto kFunction>
+class ImmediateKernel final : public Kernel {
+ public:
+  absl::Status Prepare(PrepareContext& c) override {
+    TUTTI_ASSIGN_OR_RETURN(resource_, ResourceOf<R>(c));
+    return absl::OkStatus();
+  }
+  absl::Status Compute(KernelContext& c) override { return kFunction(c, *resource_); }
+
+ private:
+  std::shared_ptr<R> resource_;
+};
+
+// A node that may wait: the function hands a waiter to the resource, or returns an error.
+template <typename R, auto kFunction>
+class WaitingKernel final : public AsyncKernel {
+ public:
+  absl::Status Prepare(PrepareContext& c) override {
+    TUTTI_ASSIGN_OR_RETURN(resource_, ResourceOf<R>(c));
+    return absl::OkStatus();
+  }
+  void Start(KernelContext& c) override {
+    absl::Status status = kFunction(c, *resource_);
+    if (!status.ok()) FinishNode(c, std::move(status));
+  }
+
+ private:
+  std::shared_ptr<R> resource_;
+};
+
+absl::Status AcquireMutex(KernelContext& c, MutexResource& mutex) {
+  mutex.Acquire(std::make_shared<NumberWaiter>(c));
+  return absl::OkStatus();
+}
+
+absl::Status ReleaseMutex(KernelContext& c, MutexResource& mutex) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t token, IntegerScalar(c.input(1), "token"));
+  return mutex.Release(token);
+}
+
+absl::Status WaitAtBarrier(KernelContext& c, BarrierResource& barrier) {
+  barrier.Arrive(std::make_shared<NumberWaiter>(c));
+  return absl::OkStatus();
+}
+
+absl::Status EnterGate(KernelContext& c, GateResource& gate) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(1), "step"));
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(2), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<bool>(), gate.Enter(step, worker));
+  return absl::OkStatus();
+}
+
+absl::Status ListAdmitted(KernelContext& c, GateResource& gate) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(1), "step"));
+  gate.Admitted(std::make_shared<GateWaiter>(c, step));
+  return absl::OkStatus();
+}
+
+absl::Status LeaveGate(KernelContext& c, GateResource& gate) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  return gate.Leave(worker);
+}
+
+absl::Status CountRefused(KernelContext& c, GateResource& gate) {
+  *c.output(0).data<int64_t>() = gate.refused();
+  return absl::OkStatus();
+}
+
+absl::Status AdvanceClock(KernelContext& c, ClockResource& clock) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<int64_t>(), clock.Advance(worker));
+  return absl::OkStatus();
+}
+
+absl::Status WaitForClock(KernelContext& c, ClockResource& clock) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(const int64_t staleness, IntegerScalar(c.input(2), "staleness"));
+  clock.Wait(std::make_shared<ClockWaiter>(c, worker, staleness));
+  return absl::OkStatus();
+}
+
+absl::Status LeaveClock(KernelContext& c, ClockResource& clock) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  return clock.Leave(worker);
+}
+
+absl::StatusOr<Tensor> CopyOf(const Tensor& value, Device& device) {
+  TUTTI_ASSIGN_OR_RETURN(Tensor copy, device.pool().Allocate(value.dtype(), value.shape()));
+  if (value.bytes() > 0) std::memcpy(copy.raw(), value.raw(), value.bytes());
+  return copy;
+}
+
+absl::Status ApplyDense(KernelContext& c, AccumulatorResource& accumulator) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(1), "step"));
+  TUTTI_ASSIGN_OR_RETURN(const int64_t slot, IntegerScalar(c.input(2), "slot"));
+  const Tensor& gradient = c.input(3);
+  if (gradient.shape() != accumulator.config().shape) {
+    return InvalidArgument("gradient is {}; accumulator \"{}\" is {}", gradient.shape().ToString(),
+                           accumulator.config().name, accumulator.config().shape.ToString());
+  }
+  Contribution contribution;
+  TUTTI_ASSIGN_OR_RETURN(contribution.values, CopyOf(gradient, c.device()));
+  return accumulator.Apply(step, slot, std::move(contribution));
+}
+
+absl::Status ApplyRows(KernelContext& c, AccumulatorResource& accumulator) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(1), "step"));
+  TUTTI_ASSIGN_OR_RETURN(const int64_t slot, IntegerScalar(c.input(2), "slot"));
+  const RowIndices indices(c.input(3));
+  const Shape& shape = accumulator.config().shape;
+  TUTTI_RETURN_IF_ERROR(indices.CheckRange(shape));
+  TUTTI_RETURN_IF_ERROR(indices.CheckRows(shape, c.input(4).shape()));
+  Contribution contribution;
+  TUTTI_ASSIGN_OR_RETURN(contribution.indices,
+                         c.device().pool().Allocate(kInt64, Shape{indices.size()}));
+  for (int64_t i = 0; i < indices.size(); ++i) {
+    contribution.indices.data<int64_t>()[i] = indices[i];
+  }
+  TUTTI_ASSIGN_OR_RETURN(contribution.values, CopyOf(c.input(4), c.device()));
+  return accumulator.Apply(step, slot, std::move(contribution));
+}
+
+template <bool kRows>
+absl::Status TakeAccumulated(KernelContext& c, AccumulatorResource& accumulator) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(1), "step"));
+  const RowIndices given(c.input(2));
+  std::vector<int64_t> slots;
+  for (int64_t i = 0; i < given.size(); ++i) {
+    if (given[i] < 0) return OutOfRange("slots[{}] is {}; expected 0 or more", i, given[i]);
+    slots.push_back(given[i]);
+  }
+  std::sort(slots.begin(), slots.end());
+  const auto twice = std::adjacent_find(slots.begin(), slots.end());
+  if (twice != slots.end()) return InvalidArgument("slots name {} twice", *twice);
+  accumulator.Take(std::make_shared<AccumulatorTakeWaiter>(c, step, std::move(slots), kRows));
+  return absl::OkStatus();
+}
+
+template <typename R, auto kFunction>
+void AddImmediate(KernelRegistry& registry, std::string_view op) {
+  AddKernel<ImmediateKernel<R, kFunction>>(registry, op, "cpu");
+}
+template <typename R, auto kFunction>
+void AddWaiting(KernelRegistry& registry, std::string_view op) {
+  AddKernel<WaitingKernel<R, kFunction>>(registry, op, "cpu");
+}
+
+}  // namespace
+
+void RegisterSyncCpuKernels(KernelRegistry& registry) {
+  for (const char* op : {"Mutex", "Barrier", "Accumulator", "Gate", "Clock"}) {
+    AddResourceNodeKernel(registry, op);
+  }
+  AddWaiting<MutexResource, AcquireMutex>(registry, "MutexAcquire");
+  AddImmediate<MutexResource, ReleaseMutex>(registry, "MutexRelease");
+  AddWaiting<BarrierResource, WaitAtBarrier>(registry, "BarrierWait");
+  AddImmediate<AccumulatorResource, ApplyDense>(registry, "AccumulatorApply");
+  AddImmediate<AccumulatorResource, ApplyRows>(registry, "AccumulatorApplyRows");
+  AddWaiting<AccumulatorResource, TakeAccumulated<false>>(registry, "AccumulatorTake");
+  AddWaiting<AccumulatorResource, TakeAccumulated<true>>(registry, "AccumulatorTakeRows");
+  AddImmediate<GateResource, EnterGate>(registry, "GateEnter");
+  AddWaiting<GateResource, ListAdmitted>(registry, "GateAdmitted");
+  AddImmediate<GateResource, LeaveGate>(registry, "GateLeave");
+  AddImmediate<GateResource, CountRefused>(registry, "GateRefused");
+  AddImmediate<ClockResource, AdvanceClock>(registry, "ClockAdvance");
+  AddWaiting<ClockResource, WaitForClock>(registry, "ClockWait");
+  AddImmediate<ClockResource, LeaveClock>(registry, "ClockLeave");
+}
 
 }  // namespace tutti

@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include "tutti/compile/passes/passes.h"
+#include "tutti/compile/program_text.h"
+
+namespace tutti {
+namespace {
+
+std::string Fused(std::string_view text) {
+  const auto program = ParseProgram(text);
+  if (!program.ok()) return std::string(MessageOf(program.status()));
+  const auto fused = FuseUpdates(*program, {});
+  return fused.ok() ? ToText(*fused) : std::string(MessageOf(fused.status()));
+}
+
+std::string Declare(std::string_view name, std::string_view shape) {
+  return fmt::format("{} = Variable() {{dtype=float32, shape={}}}\n", name, shape);
+}
+
+const std::string kStart =
+    "rate = Placeholder() {dtype=float32, shape=[]}\n"
+    "ga = Placeholder() {dtype=float32, shape=[4]}\n"
+    "gb = Placeholder() {dtype=float32, shape=[2, 3]}\n" +
+    Declare("a", "[4]") + Declare("b", "[2, 3]");
+const std::string kFeeds = "feed rate\nfeed ga\nfeed gb\n";
+
+TEST(FuseUpdates, GroupsSmallUpdatesOfOneKind) {
+  EXPECT_EQ(Fused(kStart +
+                  "ua = ApplyGradientDescent(a, rate, ga)\n"
+                  "ub = ApplyGradientDescent(b, rate, gb)\n"
+                  "all = NoOp(^ua, ^ub)\n" +
+                  kFeeds + "target all\n"),
+            kStart +
+                "ua_fused = _FusedApply(ga, gb, rate, ^a, ^b) {containers=[\"\", \"\"], "
+                "op=\"ApplyGradientDescent\", scaled=false, variables=[\"a\", \"b\"]}\n"
+                "all = NoOp(^ua_fused)\n" +
+                kFeeds + "target all\n");
+}
+
+TEST(FuseUpdates, KeepsSlotsAndAttributes) {
+  const std::string start = kStart + Declare("ma", "[4]") + Declare("mb", "[2, 3]") +
+                            "scale = Placeholder() {dtype=float32, shape=[]}\n";
+  EXPECT_EQ(Fused(start +
+                  "ua = ApplyMomentum(a, ma, rate, ga, scale) {momentum=0.5}\n"
+                  "ub = ApplyMomentum(b, mb, rate, gb, scale) {momentum=0.5}\n" +
+                  kFeeds + "feed scale\ntarget ua, ub\n"),
+            start +
+                "ua_fused = _FusedApply(ga, gb, rate, scale, ^a, ^ma, ^b, ^mb) "
+                "{containers=[\"\", \"\", \"\", \"\"], momentum=0.5, nesterov=false, "
+                "op=\"ApplyMomentum\", scaled=true, variables=[\"a\", \"ma\", \"b\", \"mb\"]}\n" +
+                kFeeds + "feed scale\ntarget ua_fused\n");
+}
+
+// Each of these programs must come out as it went in.
+TEST(FuseUpdates, LeavesAloneWhatDiffers) {
+  const std::string other_rate = kStart +
+                                 "rate2 = Identity(rate)\n"
+                                 "ua = ApplyGradientDescent(a, rate, ga)\n"
+                                 "ub = ApplyGradientDescent(b, rate2, gb)\n" +
+                                 kFeeds + "target ua\ntarget ub\n";
+  const std::string used = kStart +
+                           "ua = ApplyGradientDescent(a, rate, ga)\n"
+                           "ub = ApplyGradientDescent(b, rate, gb)\n" +
+                           kFeeds + "fetch ub\ntarget ua\n";
+  const std::string one_after_the_other = kStart +
+                                          "ua = ApplyGradientDescent(a, rate, ga)\n"
+                                          "later = Identity(gb, ^ua)\n"
+                                          "ub = ApplyGradientDescent(b, rate, later)\n" +
+                                          kFeeds + "target ub\n";
+  const std::string same_variable = kStart +
+                                    "u1 = ApplyGradientDescent(a, rate, ga)\n"
+                                    "u2 = ApplyGradientDescent(a, rate, ga)\n" +
+                                    kFeeds + "target u1\ntarget u2\n";
+  const std::string buckets = kStart +
+                              "ua = ApplyGradientDescent(a, rate, ga) {_bucket=0}\n"
+                              "ub = ApplyGradientDescent(b, rate, gb) {_bucket=1}\n" +
+                              kFeeds + "target ua\ntarget ub\n";
+  for (const std::string& text : {other_rate, used, one_after_the_other, same_variable, buckets}) {
+    EXPECT_EQ(Fused(text), text);
+  }
+}
+
+TEST(FuseUpdates, LargeUpdatesAreFusedOnlyWithinABucket) {
+  const std::string start =
+      "rate = Placeholder() {dtype=float32, shape=[]}\n"
+      "ga = Placeholder() {dtype=float32, shape=[100000]}\n"
+      "gb = Placeholder() {dtype=float32, shape=[100000]}\n" +
+      Declare("a", "[100000]") + Declare("b", "[100000]");
+  const std::string single = start +
+                             "ua = ApplyGradientDescent(a, rate, ga)\n"
+                             "ub = ApplyGradientDescent(b, rate, gb)\n" +
+                             kFeeds + "target ua\ntarget ub\n";
+  EXPECT_EQ(Fused(single), single);
+  EXPECT_EQ(Fused(start +
+                  "ua = ApplyGradientDescent(a, rate, ga) {_bucket=3}\n"
+                  "ub = ApplyGradientDescent(b, rate, gb) {_bucket=3}\n" +
+                  kFeeds + "target ua\ntarget ub\n"),
+            start +
+                "ua_fused = _FusedApply(ga, gb, rate, ^a, ^b) {_bucket=3, containers=[\"\", \"\"], "
+                "op=\"ApplyGradientDescent\", scaled=false, variables=[\"a\", \"b\"]}\n" +
+                kFeeds + "target ua_fused\n");
+}
+
+}  // namespace
+}  // namespace tutti

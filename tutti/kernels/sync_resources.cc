@@ -1,0 +1,236 @@
+#include "tutti/kernels/sync_resources.h"
+
+#include <algorithm>
+
+#include "tutti/device/device.h"
+
+namespace tutti {
+namespace {
+
+template <typename List>
+void RemoveFrom(List& waiting, const std::shared_ptr<Waiter>& waiter) {
+  waiting.remove_if([&](const auto& candidate) { return candidate == waiter; });
+}
+
+}  // namespace
+
+// --- Mutex.
+
+void MutexResource::Acquire(const std::shared_ptr<NumberWaiter>& waiter) {
+  const Access access(*this);
+  waiting_.push_back(waiter);
+  Advance();
+  Watch(waiter);
+}
+
+absl::Status MutexResource::Release(int64_t token) {
+  const Access access(*this);
+  if (token != holder_ || holder_ == 0) {
+    return FailedPrecondition(
+        "token {} does not hold mutex \"{}\"; {}", token, config_.name,
+        holder_ == 0 ? std::string("nobody does") : fmt::format("token {} does", holder_));
+  }
+  holder_ = 0;
+  Advance();
+  return absl::OkStatus();
+}
+
+void MutexResource::Advance() {
+  if (holder_ != 0 || waiting_.empty()) return;
+  const auto next = waiting_.front();
+  waiting_.pop_front();
+  holder_ = ++last_token_;
+  next->result = holder_;
+  Finish(next);
+}
+
+void MutexResource::Remove(const std::shared_ptr<Waiter>& waiter) { RemoveFrom(waiting_, waiter); }
+
+// --- Barrier.
+
+void BarrierResource::Arrive(const std::shared_ptr<NumberWaiter>& waiter) {
+  const Access access(*this);
+  waiting_.push_back(waiter);
+  if (int64_t(waiting_.size()) < config_.participants) return Watch(waiter);
+  for (const auto& arrived : waiting_) {
+    arrived->result = round_;
+    Finish(arrived);
+  }
+  waiting_.clear();
+  ++round_;
+}
+
+void BarrierResource::Remove(const std::shared_ptr<Waiter>& waiter) {
+  RemoveFrom(waiting_, waiter);
+}
+
+// --- Gate.
+
+absl::Status GateWaiter::Deliver() {
+  TUTTI_RETURN_IF_ERROR(context->AllocateOutput(0, Shape{int64_t(admitted.size())}));
+  std::copy(admitted.begin(), admitted.end(), context->output(0).data<int64_t>());
+  return absl::OkStatus();
+}
+
+absl::Status GateResource::CheckWorker(int64_t worker) const {
+  if (worker >= 0 && worker < config_.workers) return absl::OkStatus();
+  return OutOfRange("worker is {}; gate \"{}\" has workers 0 to {}", worker, config_.name,
+                    config_.workers - 1);
+}
+
+absl::Status GateResource::ForgottenStep(int64_t step) const {
+  return OutOfRange("step is {}; gate \"{}\" remembers steps from {} on", step, config_.name,
+                    std::max<int64_t>(0, newest_ - kRememberedSteps + 1));
+}
+
+bool GateResource::Complete(const Step& step) const {
+  if (int64_t(step.admitted.size()) >= config_.admit) return true;
+  // Whoever has not left may still come.
+  int64_t missing = config_.workers - int64_t(left_.size());
+  for (const int64_t worker : step.admitted) missing -= left_.contains(worker) ? 0 : 1;
+  return missing <= 0;
+}
+
+absl::StatusOr<bool> GateResource::Enter(int64_t step, int64_t worker) {
+  const Access access(*this);
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  if (step < 0) return OutOfRange("step is {}; expected 0 or more", step);
+  if (left_.contains(worker)) {
+    return FailedPrecondition("worker {} has left gate \"{}\"", worker, config_.name);
+  }
+  if (step > newest_) {
+    newest_ = step;
+    steps_.erase(steps_.begin(), steps_.lower_bound(newest_ - kRememberedSteps + 1));
+  }
+  if (step <= newest_ - kRememberedSteps) {
+    ++refused_;
+    return false;
+  }
+  Step& entry = steps_[step];
+  if (step == newest_) Advance();  // who waits for a step that is forgotten now gives up
+  if (entry.admitted.contains(worker)) return true;
+  if (Complete(entry)) {
+    if (entry.refused.insert(worker).second) ++refused_;
+    return false;
+  }
+  entry.admitted.insert(worker);
+  Advance();
+  return true;
+}
+
+void GateResource::Admitted(const std::shared_ptr<GateWaiter>& waiter) {
+  const Access access(*this);
+  if (waiter->step < 0 || waiter->step <= newest_ - kRememberedSteps) {
+    return Finish(waiter, ForgottenStep(waiter->step));
+  }
+  waiting_.push_back(waiter);
+  Advance();
+  Watch(waiter);
+}
+
+absl::Status GateResource::Leave(int64_t worker) {
+  const Access access(*this);
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  left_.insert(worker);
+  Advance();
+  return absl::OkStatus();
+}
+
+int64_t GateResource::refused() {
+  const Access access(*this);
+  return refused_;
+}
+
+void GateResource::Advance() {
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const std::shared_ptr<GateWaiter> waiter = *it;
+    if (waiter->step <= newest_ - kRememberedSteps) {
+      it = waiting_.erase(it);
+      Finish(waiter, ForgottenStep(waiter->step));
+      continue;
+    }
+    const auto step = steps_.find(waiter->step);
+    static const Step kNobody;
+    const Step& entry = step == steps_.end() ? kNobody : step->second;
+    if (!Complete(entry)) {
+      ++it;
+      continue;
+    }
+    waiter->admitted.assign(entry.admitted.begin(), entry.admitted.end());
+    it = waiting_.erase(it);
+    Finish(waiter);
+  }
+}
+
+void GateResource::Remove(const std::shared_ptr<Waiter>& waiter) { RemoveFrom(waiting_, waiter); }
+
+// --- Clock.
+
+absl::Status ClockResource::CheckWorker(int64_t worker) const {
+  if (worker < 0 || worker >= config_.workers) {
+    return OutOfRange("worker is {}; clock \"{}\" has workers 0 to {}", worker, config_.name,
+                      config_.workers - 1);
+  }
+  if (times_[worker] == kLeft) {
+    return FailedPrecondition("worker {} has left clock \"{}\"", worker, config_.name);
+  }
+  return absl::OkStatus();
+}
+
+int64_t ClockResource::Slowest() const {
+  int64_t slowest = kLeft;
+  for (const int64_t time : times_) {
+    if (time != kLeft && (slowest == kLeft || time < slowest)) slowest = time;
+  }
+  return slowest;
+}
+
+absl::StatusOr<int64_t> ClockResource::Advance(int64_t worker) {
+  const Access access(*this);
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  const int64_t time = ++times_[worker];
+  FinishWaiters();
+  return time;
+}
+
+void ClockResource::Wait(const std::shared_ptr<ClockWaiter>& waiter) {
+  const Access access(*this);
+  absl::Status status = CheckWorker(waiter->worker);
+  if (status.ok() && waiter->staleness < 0) {
+    status = InvalidArgument("staleness is {}; expected 0 or more", waiter->staleness);
+  }
+  if (!status.ok()) return Finish(waiter, std::move(status));
+  waiting_.push_back(waiter);
+  FinishWaiters();
+  Watch(waiter);
+}
+
+absl::Status ClockResource::Leave(int64_t worker) {
+  const Access access(*this);
+  if (worker >= 0 && worker < config_.workers && times_[worker] == kLeft) return absl::OkStatus();
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  times_[worker] = kLeft;
+  FinishWaiters();
+  return absl::OkStatus();
+}
+
+void ClockResource::FinishWaiters() {
+  const int64_t slowest = Slowest();
+  for (auto it = waiting_.begin(); it != waiting_.end();) {
+    const std::shared_ptr<ClockWaiter> waiter = *it;
+    const int64_t time = times_[waiter->worker];
+    if (time != kLeft && time - slowest > waiter->staleness) {
+      ++it;
+      continue;
+    }
+    it = waiting_.erase(it);
+    waiter->result = slowest;
+    Finish(waiter, time == kLeft ? Aborted("worker {} left clock \"{}\" while it waited",
+                                           waiter->worker, config_.name)
+                                 : absl::OkStatus());
+  }
+}
+
+void ClockResource::Remove(const std::shared_ptr<Waiter>& waiter) { RemoveFrom(waiting_, waiter); }
+
+}  // namespace tutti

@@ -1,0 +1,153 @@
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tutti/kernels/waiting.h"
+
+// What the nodes of graph/ops/sync.h work on. All are thread-safe. (The accumulator has a file of
+// its own.)
+namespace tutti {
+
+// A waiter whose result is one int64 scalar.
+struct NumberWaiter : Waiter {
+  using Waiter::Waiter;
+  absl::Status Deliver() override {
+    *context->output(0).data<int64_t>() = result;
+    return absl::OkStatus();
+  }
+  int64_t result = 0;
+};
+
+class MutexResource final : public WaitingResource {
+ public:
+  struct Config {
+    std::string name = {};
+    friend bool operator==(const Config&, const Config&) = default;
+  };
+  explicit MutexResource(Config config) : config_(std::move(config)) {}
+  std::string_view kind() const override { return "Mutex"; }
+  const Config& config() const { return config_; }
+
+  void Acquire(const std::shared_ptr<NumberWaiter>& waiter);  // its result is the token
+  absl::Status Release(int64_t token);
+
+ private:
+  void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  void Advance();
+
+  const Config config_;
+  int64_t last_token_ = 0;
+  int64_t holder_ = 0;  // its token; 0: nobody
+  std::list<std::shared_ptr<NumberWaiter>> waiting_;
+};
+
+class BarrierResource final : public WaitingResource {
+ public:
+  struct Config {
+    int64_t participants = 1;
+    friend bool operator==(const Config&, const Config&) = default;
+  };
+  explicit BarrierResource(Config config) : config_(config) {}
+  std::string_view kind() const override { return "Barrier"; }
+  const Config& config() const { return config_; }
+
+  void Arrive(const std::shared_ptr<NumberWaiter>& waiter);  // its result is the round
+
+ private:
+  void Remove(const std::shared_ptr<Waiter>& waiter) override;
+
+  const Config config_;
+  int64_t round_ = 0;
+  std::list<std::shared_ptr<NumberWaiter>> waiting_;
+};
+
+// A GateAdmitted that waits for admission to a step to be complete.
+struct GateWaiter final : Waiter {
+  GateWaiter(KernelContext& context, int64_t asked_step) : Waiter(context), step(asked_step) {}
+  absl::Status Deliver() override;
+  int64_t step;
+  std::vector<int64_t> admitted;
+};
+
+class GateResource final : public WaitingResource {
+ public:
+  struct Config {
+    std::string name = {};
+    int64_t admit = 1;
+    int64_t workers = 1;
+    friend bool operator==(const Config&, const Config&) = default;
+  };
+  // How many steps behind the newest one are remembered.
+  static constexpr int64_t kRememberedSteps = 1024;
+
+  explicit GateResource(Config config) : config_(std::move(config)) {}
+  std::string_view kind() const override { return "Gate"; }
+  const Config& config() const { return config_; }
+
+  absl::StatusOr<bool> Enter(int64_t step, int64_t worker);
+  void Admitted(const std::shared_ptr<GateWaiter>& waiter);
+  absl::Status Leave(int64_t worker);
+  int64_t refused();
+
+ private:
+  struct Step {
+    std::set<int64_t> admitted;
+    std::set<int64_t> refused;
+  };
+  void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  void Advance();
+  bool Complete(const Step& step) const;
+  absl::Status CheckWorker(int64_t worker) const;
+  absl::Status ForgottenStep(int64_t step) const;
+
+  const Config config_;
+  std::map<int64_t, Step> steps_;
+  int64_t newest_ = -1;
+  std::set<int64_t> left_;
+  int64_t refused_ = 0;
+  std::list<std::shared_ptr<GateWaiter>> waiting_;
+};
+
+// A ClockWait.
+struct ClockWaiter final : NumberWaiter {
+  ClockWaiter(KernelContext& context, int64_t who, int64_t most_lead)
+      : NumberWaiter(context), worker(who), staleness(most_lead) {}
+  int64_t worker;
+  int64_t staleness;
+};
+
+class ClockResource final : public WaitingResource {
+ public:
+  struct Config {
+    std::string name = {};
+    int64_t workers = 1;
+    friend bool operator==(const Config&, const Config&) = default;
+  };
+  explicit ClockResource(Config config)
+      : config_(std::move(config)), times_(size_t(config_.workers), 0) {}
+  std::string_view kind() const override { return "Clock"; }
+  const Config& config() const { return config_; }
+
+  absl::StatusOr<int64_t> Advance(int64_t worker);
+  void Wait(const std::shared_ptr<ClockWaiter>& waiter);
+  absl::Status Leave(int64_t worker);
+
+ private:
+  static constexpr int64_t kLeft = -1;
+  void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  void FinishWaiters();
+  int64_t Slowest() const;  // of those that have not left; -1 when all have
+  absl::Status CheckWorker(int64_t worker) const;
+
+  const Config config_;
+  std::vector<int64_t> times_;
+  std::list<std::shared_ptr<ClockWaiter>> waiting_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,286 @@
+#include "tutti/graph/ops/sync.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "tutti/graph/ops/source.h"
+#include "tutti/kernels/node_under_test.h"
+
+namespace tutti {
+namespace {
+
+Tensor Number(int64_t value) { return Tensor::Scalar<int64_t>(value); }
+
+class SyncTest : public ::testing::Test {
+ protected:
+  Output Integer() { return Placeholder(graph_, kInt64, {}); }
+
+  Graph graph_;
+  Device device_{"/job:local/task:0/cpu:0", 1};
+};
+
+TEST_F(SyncTest, MutexIsFairAndKnowsItsHolder) {
+  const Output mutex = Mutex(graph_, "m");
+  const Output acquire = MutexAcquire(mutex);
+  NodeUnderTest release(device_, *MutexRelease(mutex, Integer()));
+  NodeUnderTest a(device_, acquire), b(device_, acquire), c(device_, acquire);
+  EXPECT_EQ(MessageOf(release.Run({{}, Number(0)})),
+            "token 0 does not hold mutex \"m\"; nobody does");
+  ASSERT_TRUE(a.Run({}).ok());
+  b.Start({});
+  c.Start({});
+  EXPECT_FALSE(b.finished());
+  const absl::Status wrong = release.Run({{}, Number(99)});
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(MessageOf(wrong), "token 99 does not hold mutex \"m\"; token 1 does");
+  ASSERT_TRUE(release.Run({{}, a.output()}).ok());
+  ASSERT_TRUE(b.Wait().ok());
+  EXPECT_FALSE(c.finished());
+  c.Cancel();
+  EXPECT_EQ(c.Wait().code(), absl::StatusCode::kCancelled);
+  ASSERT_TRUE(release.Run({{}, b.output()}).ok());
+  ASSERT_TRUE(c.Run({}).ok());
+  EXPECT_EQ(release.Run({{}, b.output()}).code(), absl::StatusCode::kFailedPrecondition);
+  ASSERT_TRUE(release.Run({{}, c.output()}).ok());
+}
+
+TEST_F(SyncTest, MutexExcludes) {
+  const Output mutex = Mutex(graph_, "m");
+  const Output acquire = MutexAcquire(mutex);
+  Node* const release = MutexRelease(mutex, Integer());
+  std::atomic<int> inside = 0, wrong = 0;
+  int counter = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      NodeUnderTest enter(device_, acquire), leave(device_, *release);
+      for (int i = 0; i < 200; ++i) {
+        if (!enter.Run({}).ok() || ++inside != 1) ++wrong;
+        ++counter;
+        --inside;
+        if (!leave.Run({{}, enter.output()}).ok()) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(counter, 800);
+}
+
+TEST_F(SyncTest, BarrierRounds) {
+  const Output wait = BarrierWait(Barrier(graph_, 3));
+  NodeUnderTest a(device_, wait), b(device_, wait), c(device_, wait);
+  for (int64_t round = 0; round < 3; ++round) {
+    a.Start({});
+    b.Start({});
+    EXPECT_FALSE(a.finished());
+    if (round == 1) {  // one gives up and comes again
+      b.Cancel();
+      EXPECT_EQ(b.Wait().code(), absl::StatusCode::kCancelled);
+      c.Start({});
+      EXPECT_FALSE(a.finished());
+      b.Start({});
+    } else {
+      c.Start({});
+    }
+    for (NodeUnderTest* node : {&a, &b, &c}) {
+      ASSERT_TRUE(node->Wait().ok());
+      EXPECT_EQ(node->output().scalar<int64_t>(), round);
+    }
+  }
+}
+
+class AccumulatorTest : public SyncTest {
+ protected:
+  Output accumulator_ = Accumulator(graph_, kFloat32, {3, 1}, "acc");
+  Node* apply_ =
+      AccumulatorApply(accumulator_, Integer(), Integer(), Placeholder(graph_, kFloat32, {3, 1}));
+  Node* apply_rows_ =
+      AccumulatorApplyRows(accumulator_, Integer(), Integer(), Placeholder(graph_, kInt32, {-1}),
+                           Placeholder(graph_, kFloat32, {-1, 1}));
+  Output take_ = AccumulatorTake(accumulator_, Integer(), Placeholder(graph_, kInt64, {-1}));
+};
+
+TEST_F(AccumulatorTest, SumsInSlotOrderWhateverTheArrival) {
+  // In float32 the order of these three matters.
+  const float values[] = {1e8f, -1e8f, 0.25f};
+  std::vector<int64_t> arrival = {0, 1, 2};
+  int64_t step = 0;
+  do {
+    NodeUnderTest take(device_, take_);
+    take.Start({{}, Number(step), Tensor::Of<int64_t>({3}, {2, 1, 0})});
+    for (const int64_t slot : arrival) {
+      EXPECT_FALSE(take.finished());
+      const float v = values[slot];
+      ASSERT_TRUE(NodeUnderTest(device_, *apply_)
+                      .Run({{}, Number(step), Number(slot), Tensor::Of<float>({3, 1}, {v, v, v})})
+                      .ok());
+    }
+    ASSERT_TRUE(take.Wait().ok());
+    EXPECT_EQ(take.output().values<float>()[0], (1e8f + -1e8f) + 0.25f);
+    ++step;
+  } while (std::next_permutation(arrival.begin(), arrival.end()));
+}
+
+TEST_F(AccumulatorTest, RowsAndDenseTogether) {
+  const Tensor indices = Tensor::Of<int32_t>({3}, {2, 0, 2});
+  const Tensor rows = Tensor::Of<float>({3, 1}, {1, 2, 4});
+  NodeUnderTest apply_rows(device_, *apply_rows_);
+  ASSERT_TRUE(apply_rows.Run({{}, Number(0), Number(1), indices, rows}).ok());
+  ASSERT_TRUE(NodeUnderTest(device_, *apply_)
+                  .Run({{}, Number(0), Number(0), Tensor::Of<float>({3, 1}, {10, 20, 30})})
+                  .ok());
+  NodeUnderTest take(device_, take_);
+  ASSERT_TRUE(take.Run({{}, Number(0), Tensor::Of<int64_t>({2}, {0, 1})}).ok());
+  EXPECT_TRUE(take.output().BitwiseEquals(Tensor::Of<float>({3, 1}, {12, 20, 35})));
+
+  ASSERT_TRUE(apply_rows.Run({{}, Number(1), Number(5), indices, rows}).ok());
+  ASSERT_TRUE(apply_rows
+                  .Run({{},
+                        Number(1),
+                        Number(3),
+                        Tensor::Of<int32_t>({1}, {1}),
+                        Tensor::Of<float>({1, 1}, {8})})
+                  .ok());
+  NodeUnderTest take_rows(
+      device_,
+      AccumulatorTakeRows(accumulator_, Integer(), Placeholder(graph_, kInt64, {-1})).rows);
+  ASSERT_TRUE(take_rows.Run({{}, Number(1), Tensor::Of<int64_t>({2}, {5, 3})}).ok());
+  EXPECT_TRUE(take_rows.output(0).BitwiseEquals(Tensor::Of<int64_t>({4}, {1, 2, 0, 2})));
+  EXPECT_TRUE(take_rows.output(1).BitwiseEquals(Tensor::Of<float>({4, 1}, {8, 1, 2, 4})));
+  EXPECT_EQ(MessageOf(apply_rows.Run({{},
+                                      Number(2),
+                                      Number(0),
+                                      Tensor::Of<int32_t>({1}, {3}),
+                                      Tensor::Of<float>({1, 1}, {8})})),
+            "indices[0] is 3; the variable is [3, 1] and has rows 0 to 2");
+}
+
+TEST_F(AccumulatorTest, LateAndDoubleContributionsAreErrors) {
+  const Tensor ones = Tensor::Of<float>({3, 1}, {1, 1, 1});
+  NodeUnderTest apply(device_, *apply_), take(device_, take_), other(device_, take_);
+  ASSERT_TRUE(apply.Run({{}, Number(4), Number(0), ones}).ok());
+  EXPECT_EQ(MessageOf(apply.Run({{}, Number(4), Number(0), ones})),
+            "slot 0 has contributed to step 4 of accumulator \"acc\" already");
+  other.Start({{}, Number(3), Tensor::Of<int64_t>({1}, {0})});
+  ASSERT_TRUE(take.Run({{}, Number(4), Tensor::Of<int64_t>({1}, {0})}).ok());
+  EXPECT_EQ(other.Wait().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(MessageOf(apply.Run({{}, Number(4), Number(1), ones})),
+            "slot 1 comes too late to step 4: accumulator \"acc\" was taken up to step 4");
+  EXPECT_EQ(take.Run({{}, Number(4), Tensor::Of<int64_t>({1}, {0})}).code(),
+            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(MessageOf(take.Run({{}, Number(5), Tensor::Of<int64_t>({2}, {1, 1})})),
+            "slots name 1 twice");
+  take.Start({{}, Number(5), Tensor::Of<int64_t>({1}, {0})});
+  take.Cancel();
+  EXPECT_EQ(take.Wait().code(), absl::StatusCode::kCancelled);
+  ASSERT_TRUE(take.Run({{}, Number(5), Tensor(kInt64, {0})}).ok()) << "nobody: the sum is 0";
+  EXPECT_EQ(take.output().values<float>()[2], 0);
+}
+
+TEST_F(SyncTest, GateAdmitsTheFirstOfAStep) {
+  const Output gate = Gate(graph_, 2, 3, "gate");
+  NodeUnderTest enter(device_, GateEnter(gate, Integer(), Integer()));
+  NodeUnderTest admitted(device_, GateAdmitted(gate, Integer()));
+  NodeUnderTest leave(device_, *GateLeave(gate, Integer()));
+  NodeUnderTest refused(device_, GateRefused(gate));
+  const auto enters = [&](int64_t step, int64_t worker) {
+    const absl::Status status = enter.Run({{}, Number(step), Number(worker)});
+    EXPECT_TRUE(status.ok()) << status;
+    return status.ok() && enter.output().scalar<bool>();
+  };
+  admitted.Start({{}, Number(0)});
+  EXPECT_TRUE(enters(0, 2));
+  EXPECT_TRUE(enters(0, 2)) << "asking again gives the same answer";
+  EXPECT_TRUE(enters(1, 2)) << "steps are independent";
+  EXPECT_FALSE(admitted.finished());
+  EXPECT_TRUE(enters(0, 0));
+  ASSERT_TRUE(admitted.Wait().ok());
+  EXPECT_TRUE(admitted.output().BitwiseEquals(Tensor::Of<int64_t>({2}, {0, 2})));
+  EXPECT_FALSE(enters(0, 1));
+  EXPECT_FALSE(enters(0, 1));
+  ASSERT_TRUE(refused.Run({}).ok());
+  EXPECT_EQ(refused.output().scalar<int64_t>(), 1);
+  // Two of three leave: step 1 is complete with the one that is in.
+  admitted.Start({{}, Number(1)});
+  ASSERT_TRUE(leave.Run({{}, Number(0)}).ok());
+  EXPECT_FALSE(admitted.finished());
+  ASSERT_TRUE(leave.Run({{}, Number(1)}).ok());
+  ASSERT_TRUE(admitted.Wait().ok());
+  EXPECT_TRUE(admitted.output().BitwiseEquals(Tensor::Of<int64_t>({1}, {2})));
+  EXPECT_EQ(MessageOf(enter.Run({{}, Number(1), Number(1)})), "worker 1 has left gate \"gate\"");
+  EXPECT_EQ(MessageOf(enter.Run({{}, Number(1), Number(3)})),
+            "worker is 3; gate \"gate\" has workers 0 to 2");
+  // Steps long gone are refused, and nobody waits for them.
+  NodeUnderTest old(device_, GateAdmitted(gate, Integer()));
+  EXPECT_TRUE(enters(5000, 2));
+  EXPECT_FALSE(enters(5000 - 1024, 2));
+  EXPECT_EQ(MessageOf(old.Run({{}, Number(7)})),
+            "step is 7; gate \"gate\" remembers steps from 3977 on");
+}
+
+TEST_F(SyncTest, ClockBoundsTheLead) {
+  const Output clock = Clock(graph_, 3, "clock");
+  NodeUnderTest advance(device_, ClockAdvance(clock, Integer()));
+  NodeUnderTest wait(device_, ClockWait(clock, Integer(), Integer()));
+  NodeUnderTest strict(device_, ClockWait(clock, Integer(), Integer()));
+  NodeUnderTest leave(device_, *ClockLeave(clock, Integer()));
+  for (int64_t time = 1; time <= 3; ++time) {
+    ASSERT_TRUE(advance.Run({{}, Number(0)}).ok());
+    EXPECT_EQ(advance.output().scalar<int64_t>(), time);
+  }
+  EXPECT_TRUE(wait.Run({{}, Number(0), Number(3)}).ok());
+  wait.Start({{}, Number(0), Number(2)});
+  strict.Start({{}, Number(0), Number(0)});
+  ASSERT_TRUE(advance.Run({{}, Number(1)}).ok());
+  EXPECT_FALSE(wait.finished()) << "worker 2 still stands at 0";
+  ASSERT_TRUE(advance.Run({{}, Number(2)}).ok());
+  ASSERT_TRUE(wait.Wait().ok());
+  EXPECT_EQ(wait.output().scalar<int64_t>(), 1);
+  EXPECT_FALSE(strict.finished());
+  ASSERT_TRUE(leave.Run({{}, Number(1)}).ok());
+  EXPECT_FALSE(strict.finished());
+  ASSERT_TRUE(leave.Run({{}, Number(2)}).ok());
+  ASSERT_TRUE(strict.Wait().ok()) << "the dead are not waited for";
+  ASSERT_TRUE(leave.Run({{}, Number(2)}).ok());
+  EXPECT_EQ(MessageOf(advance.Run({{}, Number(2)})), "worker 2 has left clock \"clock\"");
+  EXPECT_EQ(MessageOf(advance.Run({{}, Number(-1)})),
+            "worker is -1; clock \"clock\" has workers 0 to 2");
+  EXPECT_EQ(MessageOf(wait.Run({{}, Number(0), Number(-1)})),
+            "staleness is -1; expected 0 or more");
+}
+
+TEST_F(SyncTest, AStepCancelledBeforehandDoesNotWait) {
+  const Output acquire = MutexAcquire(Mutex(graph_, "m"));
+  NodeUnderTest holder(device_, acquire);
+  ASSERT_TRUE(holder.Run({}).ok());
+  const Output wait = BarrierWait(Barrier(graph_, 2));
+  NodeUnderTest waiting(device_, wait);
+  waiting.Start({});
+  // The nodes of many threads are cancelled while they begin to wait.
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong = 0;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      NodeUnderTest blocked(device_, acquire);
+      for (int i = 0; i < 200; ++i) {
+        std::thread canceller;
+        blocked.Start({});
+        canceller = std::thread([&] { blocked.Cancel(); });
+        if (blocked.Wait().code() != absl::StatusCode::kCancelled) ++wrong;
+        canceller.join();
+        if (blocked.completions() != 1) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+  waiting.Cancel();
+  EXPECT_EQ(waiting.Wait().code(), absl::StatusCode::kCancelled);
+}
+
+}  // namespace
+}  // namespace tutti
