@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tutti/base/status.h"
+#include "tutti/base/trace.h"
 #include "tutti/runtime/local_master.h"
 #include "tutti/runtime/local_worker.h"
 
@@ -141,6 +142,26 @@ void Session::Initialize() {
     if (!initialized[i].scalar<bool>()) missing.push_back(initializers[i]);
   }
   if (!missing.empty()) RunInto({}, {}, missing, {}, {});
+}
+
+void RunTrace::WriteChromeTrace(const std::string& path) const {
+  ChromeTraceWriter writer;
+  writer.NameProcess(0, "step");
+  std::vector<std::string> devices;
+  for (const NodeTrace& node : nodes) {
+    auto row = std::find(devices.begin(), devices.end(), node.device);
+    if (row == devices.end()) {
+      writer.NameThread(0, int64_t(devices.size()), node.device);
+      row = devices.insert(devices.end(), node.device);
+    }
+    writer.Add({.name = node.name,
+                .category = node.op,
+                .thread = row - devices.begin(),
+                .start_nanos = node.start_nanos,
+                .duration_nanos = node.end_nanos - node.start_nanos,
+                .args = {{"op", node.op}, {"bytes", node.bytes}}});
+  }
+  ThrowIfError(writer.Write(path));
 }
 
 void Session::Close() {

@@ -1,0 +1,154 @@
+// What a step costs and keeps: no system allocation once warm, updates in place, values that stay what they
+// were.
+#include <gtest/gtest.h>
+#include <malloc.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <thread>
+
+#include "tutti/base/error.h"
+#include "tutti/client/session.h"
+#include "tutti/graph/ops/control.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/matmul.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/graph/ops/update.h"
+#include "tutti/kernels/register.h"
+
+namespace {
+std::atomic<int64_t> allocations{0};
+}  // namespace
+
+// Every way to memory in C++ ends in one of these two; the C library's are counted through the hook of
+// aligned_alloc's own wrapper below.
+void* operator new(size_t size) {
+  ++allocations;
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace tutti {
+namespace {
+
+Initializer Filled(const Shape& shape, float value) {
+  return {kFloat32, shape, [=](Graph& graph) {
+            Tensor t(kFloat32, shape);
+            for (float& v : t.values<float>()) v = value;
+            return Constant(graph, t);
+          }};
+}
+
+class SteadyTest : public testing::Test {
+ protected:
+  SteadyTest() { RegisterCpuKernels(); }
+};
+
+TEST_F(SteadyTest, AWarmTrainingStepAllocatesNothing) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {8, 16}, "x");
+  const Output w = Variable(graph, Filled({16, 4}, 0.5f), "w");
+  const Output y = MatMul(x, w, {}, "y");
+  const Output gradient = MatMul(x, y, {.transpose_a = true});
+  const Output rate = Constant(graph, 1e-3f, "rate");
+  const Output update = ApplyGradientDescent(w, rate, gradient);
+  Session session(graph, {.cores_per_device = 1});
+  session.Initialize();
+  const std::vector<Feed> feeds = {{x, Tensor::Zeros(kFloat32, {8, 16})}};
+  const std::vector<const Node*> targets = {update.node};
+  const std::vector<Output> fetches = {y};
+  std::vector<Tensor> results(1);
+  for (int i = 0; i < 3; ++i) session.RunInto(feeds, fetches, targets, results);
+  const struct mallinfo2 before = mallinfo2();
+  const int64_t counted = allocations;
+  for (int i = 0; i < 10; ++i) session.RunInto(feeds, fetches, targets, results);
+  EXPECT_EQ(allocations - counted, 0);
+  EXPECT_EQ(mallinfo2().uordblks, before.uordblks);
+}
+
+TEST_F(SteadyTest, AFetchedVariableDoesNotChangeLater) {
+  Graph graph;
+  const Output w = Variable(graph, Filled({4}, 1.0f), "w");
+  const Output add = AssignAdd(w, Constant(graph, Tensor::Of<float>({4}, {1, 1, 1, 1})));
+  Session session(graph);
+  session.Initialize();
+  const Tensor first = session.Run(w);
+  session.RunTargets({}, {add.node});
+  EXPECT_EQ(first.ToString(), "float32 [4] {1, 1, 1, 1}");
+  EXPECT_EQ(session.Run(w).ToString(), "float32 [4] {2, 2, 2, 2}");
+  session.Initialize();
+  EXPECT_EQ(session.Run(w).ToString(), "float32 [4] {2, 2, 2, 2}");
+}
+
+TEST_F(SteadyTest, AReadInTheSameStepSeesTheValueFromItsStart) {
+  Graph graph;
+  const Output w = Variable(graph, Filled({2}, 1.0f), "w");
+  const Output twice = Add(w, w, "twice");
+  const Output after = AssignAdd(w, twice, "after");
+  const Output late = Mul(w, 10.0f, "late");
+  Session session(graph);
+  session.Initialize();
+  const auto values = session.Run({}, {twice, after, late});
+  EXPECT_EQ(values[0].ToString(), "float32 [2] {2, 2}");
+  EXPECT_EQ(values[1].ToString(), "float32 [2] {3, 3}");
+  EXPECT_EQ(values[2].ToString(), "float32 [2] {10, 10}");
+}
+
+TEST_F(SteadyTest, SeveralThreadsRunOnePlanAtOnce) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {64, 64}, "x");
+  Output y = x;
+  for (int i = 0; i < 8; ++i) y = Add(MatMul(y, x), x);
+  Session session(graph, {.cores_per_device = 1});
+  const auto expected = [&](float value) {
+    Tensor t = Tensor::Zeros(kFloat32, {64, 64});
+    for (int i = 0; i < 64; ++i) t.data<float>()[i * 65] = value;
+    return session.Run({{x, t}}, y).Clone();
+  };
+  std::vector<Tensor> reference;
+  for (int k = 0; k < 4; ++k) reference.push_back(expected(0.1f * float(k + 1)));
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int k = 0; k < 4; ++k) {
+    threads.emplace_back([&, k] {
+      Tensor t = Tensor::Zeros(kFloat32, {64, 64});
+      for (int i = 0; i < 64; ++i) t.data<float>()[i * 65] = 0.1f * float(k + 1);
+      for (int i = 0; i < 50; ++i) {
+        if (!session.Run({{x, t}}, y).BitwiseEquals(reference[k])) ++wrong;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST_F(SteadyTest, ReadingBeforeInitializeSaysWhatToDo) {
+  Graph graph;
+  const Output w = Variable(graph, Filled({2}, 1.0f), "w");
+  Session session(graph);
+  try {
+    session.Run(w);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kFailedPrecondition);
+    EXPECT_NE(std::string(error.what()).find("variable \"w\" has no value yet; call Session::Initialize()"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(SteadyTest, AMillionNodesDeep) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {}, "x");
+  Output y = x;
+  for (int i = 0; i < 1000000; ++i) y = Neg(y);
+  Session session(graph, {.optimize = false});
+  EXPECT_EQ(session.Run({{x, Tensor::Scalar<float>(3)}}, y).scalar<float>(), 3);
+}
+
+}  // namespace
+}  // namespace tutti
