@@ -23,7 +23,7 @@ absl::StatusOr<std::vector<Partition>> CompileWhole(const Program& program,
                                                     const CompileOptions& options) {
   TUTTI_ASSIGN_OR_RETURN(Program placed, Place(program, devices));
   if (options.optimize) {
-    const std::vector<Pass> kPasses = {};
+    constexpr Pass kPasses[] = {FoldConstants, Simplify, MergeCommon, Prune};
     TUTTI_ASSIGN_OR_RETURN(placed, RunPasses(std::move(placed), kPasses, {devices.front()}));
   }
   return CutByDevice(placed, devices);
@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<Partition>> CompileWhole(const Program& program,
 absl::StatusOr<Program> OptimizePart(Program program, Device& device,
                                      const CompileOptions& options) {
   if (!options.optimize) return program;
-  const std::vector<Pass> kPasses = {};
+  constexpr Pass kPasses[] = {FuseUpdates, Prune};
   return RunPasses(std::move(program), kPasses, {&device});
 }
 
