@@ -1,6 +1,5 @@
 // Gradients of matrix algebra. Below, g is the gradient that arrives and ' is transposition.
 #include "tutti/autodiff/gradient_registry.h"
-#include "tutti/autodiff/pending_ops.h"
 #include "tutti/autodiff/register.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/linalg.h"
@@ -18,14 +17,14 @@ void MatrixInverseGradient(GradientContext& g) {
   const bool transpose = g.node().attr<bool>("transpose");
   const Output left = transpose ? BatchMatMul(y, g.gradient(), {.transpose_b = true})
                                 : BatchMatMul(y, g.gradient(), {.transpose_a = true});
-  g.Set(0, pending::Neg(BatchMatMul(left, y, {.transpose_b = !transpose})));
+  g.Set(0, Neg(BatchMatMul(left, y, {.transpose_b = !transpose})));
 }
 
 // da = g * det(a) * inverse(a)'.
 void MatrixDeterminantGradient(GradientContext& g) {
-  const Output factor = pending::Mul(g.gradient(), g.output(0));
+  const Output factor = Mul(g.gradient(), g.output(0));
   const Output matrices = ExpandDims(ExpandDims(factor, -1), -1);
-  g.Set(0, pending::Mul(matrices, MatrixInverse(g.input(0), true)));
+  g.Set(0, Mul(matrices, MatrixInverse(g.input(0), true)));
 }
 
 // x = inverse(a) b: db = inverse(a)' g and da = -db x'; for x = inverse(a') b, da = -x db'.
@@ -34,8 +33,8 @@ void MatrixSolveGradient(GradientContext& g) {
   const Output db = MatrixSolve(g.input(0), g.gradient(), !transpose);
   if (g.NeedsInput(0)) {
     const Output x = g.output(0);
-    g.Set(0, pending::Neg(transpose ? BatchMatMul(x, db, {.transpose_b = true})
-                                    : BatchMatMul(db, x, {.transpose_b = true})));
+    g.Set(0, Neg(transpose ? BatchMatMul(x, db, {.transpose_b = true})
+                           : BatchMatMul(db, x, {.transpose_b = true})));
   }
   if (g.NeedsInput(1)) g.Set(1, db);
 }
@@ -49,8 +48,8 @@ Output HalfTriangle(Output like, bool upper) {
     const Output ones = OnesLike(like);
     const Output down = Cumsum(ones, -2);
     const Output across = Cumsum(ones, -1);
-    const Output difference = upper ? pending::Sub(across, down) : pending::Sub(down, across);
-    return pending::Mul(pending::Add(pending::Sign(difference), 1), 0.5);
+    const Output difference = upper ? Sub(across, down) : Sub(down, across);
+    return Mul(Add(Sign(difference), 1), 0.5);
   }
   Tensor mask(like.dtype(), Shape{n, n});
   for (int64_t i = 0; i < n * n; ++i) {
@@ -72,11 +71,11 @@ void CholeskyGradient(GradientContext& g) {
   const Output l = g.output(0);
   const Output m = BatchMatMul(l, g.gradient(), {.transpose_a = true});
   const Output m_transposed = BatchMatMul(g.gradient(), l, {.transpose_a = true});
-  const Output lower = pending::Mul(m, HalfTriangle(l, false));
-  const Output upper = pending::Mul(m_transposed, HalfTriangle(l, true));
+  const Output lower = Mul(m, HalfTriangle(l, false));
+  const Output upper = Mul(m_transposed, HalfTriangle(l, true));
   const Output inverse = MatrixInverse(l);
-  const Output left = BatchMatMul(inverse, pending::Add(lower, upper), {.transpose_a = true});
-  g.Set(0, pending::Mul(BatchMatMul(left, inverse), 0.5));
+  const Output left = BatchMatMul(inverse, Add(lower, upper), {.transpose_a = true});
+  g.Set(0, Mul(BatchMatMul(left, inverse), 0.5));
 }
 
 }  // namespace

@@ -4,7 +4,6 @@
 #include <array>
 
 #include "tutti/autodiff/gradient_registry.h"
-#include "tutti/autodiff/pending_ops.h"
 #include "tutti/autodiff/register.h"
 #include "tutti/base/status.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -39,7 +38,7 @@ struct Groups {
 Output AddedUp(Output a, Output b) {
   if (!a) return b;
   if (!b) return a;
-  return pending::Add(a, b);
+  return Add(a, b);
 }
 
 // `value`, of the statistics' shape, divided by the number of elements in a group of x.
@@ -47,11 +46,10 @@ Output DividedByGroupSize(Output value, Output x) {
   const int64_t groups = value.shape().elements();
   const int64_t elements = x.shape().elements();
   if (groups > 0 && elements > 0) {
-    return pending::Mul(value, double(groups) / double(elements));
+    return Mul(value, double(groups) / double(elements));
   }
-  const Output groups_value = pending::Cast(pending::Size(value), x.dtype());
-  return pending::Mul(value,
-                      pending::Div(groups_value, pending::Cast(pending::Size(x), x.dtype())));
+  const Output groups_value = Cast(Size(value), x.dtype());
+  return Mul(value, Div(groups_value, Cast(Size(x), x.dtype())));
 }
 
 // What arrives at the statistics, carried on to x. Any of the gradients may be missing.
@@ -59,15 +57,15 @@ Output ThroughStatistics(const Groups& groups, Output x, Output mean, Output rst
                          Output dvariance, Output drstd) {
   // rstd = (variance + epsilon) ^ (-1/2).
   if (drstd) {
-    const Output cubed = pending::Mul(pending::Mul(rstd, rstd), rstd);
-    dvariance = AddedUp(dvariance, pending::Mul(pending::Mul(drstd, cubed), -0.5));
+    const Output cubed = Mul(Mul(rstd, rstd), rstd);
+    dvariance = AddedUp(dvariance, Mul(Mul(drstd, cubed), -0.5));
   }
   Output result;
   if (dmean) result = BroadcastLike(groups.Spread(DividedByGroupSize(dmean, x)), x);
   if (dvariance) {
-    const Output twice = pending::Mul(DividedByGroupSize(dvariance, x), 2);
-    const Output centred = pending::Sub(x, groups.Spread(mean));
-    result = AddedUp(result, pending::Mul(groups.Spread(twice), centred));
+    const Output twice = Mul(DividedByGroupSize(dvariance, x), 2);
+    const Output centred = Sub(x, groups.Spread(mean));
+    result = AddedUp(result, Mul(groups.Spread(twice), centred));
   }
   return result;
 }
@@ -101,18 +99,18 @@ void BatchNormGradient(GradientContext& g) {
 std::array<Output, 3> WrittenOut(const Groups& groups, const std::array<Output, 5>& in) {
   const auto& [dy, x, scale, mean, rstd] = in;
   const Output spread = groups.Spread(rstd);
-  const Output n = pending::Mul(pending::Sub(x, groups.Spread(mean)), spread);
-  const Output d = pending::Mul(dy, scale);
-  const Output along = pending::Mul(n, groups.MeanOf(pending::Mul(d, n)));
-  const Output dx = pending::Mul(spread, pending::Sub(pending::Sub(d, groups.MeanOf(d)), along));
-  return {dx, SumToShapeOf(pending::Mul(dy, n), scale), SumToShapeOf(dy, scale)};
+  const Output n = Mul(Sub(x, groups.Spread(mean)), spread);
+  const Output d = Mul(dy, scale);
+  const Output along = Mul(n, groups.MeanOf(Mul(d, n)));
+  const Output dx = Mul(spread, Sub(Sub(d, groups.MeanOf(d)), along));
+  return {dx, SumToShapeOf(Mul(dy, n), scale), SumToShapeOf(dy, scale)};
 }
 
 void NormGradGradient(GradientContext& g, const Groups& groups) {
   // Copies of the inputs: one of them may be made from another (mean from x), and only the direct
   // way counts here.
   std::array<Output, 5> in;
-  for (int i = 0; i < 5; ++i) in[i] = pending::Identity(g.input(i));
+  for (int i = 0; i < 5; ++i) in[i] = Identity(g.input(i));
   const std::array<Output, 3> results = WrittenOut(groups, in);
   std::vector<Output> ys;
   GradientsOptions options;
@@ -136,20 +134,19 @@ void BatchNormGradGradient(GradientContext& g) {
 void BatchNormInferenceGradient(GradientContext& g) {
   const Output x = g.input(0), scale = g.input(1), mean = g.input(3), variance = g.input(4);
   const Output dy = g.gradient();
-  const Output rstd = pending::Rsqrt(pending::Add(variance, g.node().attr<double>("epsilon")));
-  const Output factor = pending::Mul(scale, rstd);
-  if (g.NeedsInput(0)) g.Set(0, pending::Mul(dy, factor));
+  const Output rstd = Rsqrt(Add(variance, g.node().attr<double>("epsilon")));
+  const Output factor = Mul(scale, rstd);
+  if (g.NeedsInput(0)) g.Set(0, Mul(dy, factor));
   if (!g.NeedsInput(1) && !g.NeedsInput(2) && !g.NeedsInput(3) && !g.NeedsInput(4)) return;
   const Output sum = SumToShapeOf(dy, scale);
   if (g.NeedsInput(2)) g.Set(2, sum);
-  if (g.NeedsInput(3)) g.Set(3, pending::Neg(pending::Mul(sum, factor)));
+  if (g.NeedsInput(3)) g.Set(3, Neg(Mul(sum, factor)));
   if (!g.NeedsInput(1) && !g.NeedsInput(4)) return;
-  const Output dscale =
-      pending::Mul(SumToShapeOf(pending::Mul(dy, pending::Sub(x, mean)), scale), rstd);
+  const Output dscale = Mul(SumToShapeOf(Mul(dy, Sub(x, mean)), scale), rstd);
   if (g.NeedsInput(1)) g.Set(1, dscale);
   if (g.NeedsInput(4)) {
-    const Output slope = pending::Mul(pending::Mul(scale, pending::Mul(rstd, rstd)), -0.5);
-    g.Set(4, pending::Mul(dscale, slope));
+    const Output slope = Mul(Mul(scale, Mul(rstd, rstd)), -0.5);
+    g.Set(4, Mul(dscale, slope));
   }
 }
 

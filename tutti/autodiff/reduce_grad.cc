@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tutti/autodiff/gradient_registry.h"
-#include "tutti/autodiff/pending_ops.h"
 #include "tutti/autodiff/register.h"
 #include "tutti/base/status.h"
 #include "tutti/graph/build.h"
@@ -75,18 +74,17 @@ void MeanGradient(GradientContext& g) {
   const DType dtype = g.input(0).dtype();
   Output share;
   if (count >= 0) {
-    share = pending::Mul(g.gradient(), 1.0 / double(std::max<int64_t>(count, 1)));
+    share = Mul(g.gradient(), 1.0 / double(std::max<int64_t>(count, 1)));
   } else {
-    const Output results = pending::Cast(pending::Size(g.output(0)), dtype);
-    share = pending::Mul(g.gradient(),
-                         pending::Div(results, pending::Cast(pending::Size(g.input(0)), dtype)));
+    const Output results = Cast(Size(g.output(0)), dtype);
+    share = Mul(g.gradient(), Div(results, Cast(Size(g.input(0)), dtype)));
   }
   g.Set(0, BroadcastLike(WithReducedAxes(g.node(), share), g.input(0)));
 }
 
 void ProdGradient(GradientContext& g) {
   const Output others = ExclusiveProd(g.input(0), AxesOf(g.node()));
-  g.Set(0, pending::Mul(others, WithReducedAxes(g.node(), g.gradient())));
+  g.Set(0, Mul(others, WithReducedAxes(g.node(), g.gradient())));
 }
 
 void ExclusiveProdGradient(GradientContext& g) {
@@ -100,17 +98,16 @@ void ExclusiveProdGradient(GradientContext& g) {
 // Elements that tie share equally.
 void ExtremeGradient(GradientContext& g) {
   const Node& node = g.node();
-  const Output hits = pending::Cast(pending::Equal(g.input(0), WithReducedAxes(node, g.output(0))),
-                                    g.input(0).dtype());
+  const Output hits =
+      Cast(Equal(g.input(0), WithReducedAxes(node, g.output(0))), g.input(0).dtype());
   const Output count = Sum(hits, {.axes = AxesOf(node), .keep_dims = node.attr<bool>("keep_dims")});
-  g.Set(0, pending::Mul(hits, WithReducedAxes(node, pending::Div(g.gradient(), count))));
+  g.Set(0, Mul(hits, WithReducedAxes(node, Div(g.gradient(), count))));
 }
 
 // d log(sum(exp(x))) / dx = exp(x) / sum(exp(x)).
 void LogSumExpGradient(GradientContext& g) {
-  const Output shares =
-      pending::Exp(pending::Sub(g.input(0), WithReducedAxes(g.node(), g.output(0))));
-  g.Set(0, pending::Mul(shares, WithReducedAxes(g.node(), g.gradient())));
+  const Output shares = Exp(Sub(g.input(0), WithReducedAxes(g.node(), g.output(0))));
+  g.Set(0, Mul(shares, WithReducedAxes(g.node(), g.gradient())));
 }
 
 void CumsumGradient(GradientContext& g) {

@@ -1,6 +1,5 @@
 // Gradients of softmax and its losses, by their results where that saves work.
 #include "tutti/autodiff/gradient_registry.h"
-#include "tutti/autodiff/pending_ops.h"
 #include "tutti/autodiff/register.h"
 #include "tutti/graph/ops/activation.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -17,7 +16,7 @@ Output SumOfRows(Output x) { return Sum(x, {.axes = {-1}, .keep_dims = true}); }
 Output AddedUp(Output a, Output b) {
   if (!a) return b;
   if (!b) return a;
-  return pending::Add(a, b);
+  return Add(a, b);
 }
 
 void SoftmaxGradient(GradientContext& g) { g.Set(0, SoftmaxGrad(g.output(0), g.gradient())); }
@@ -27,9 +26,8 @@ void LogSoftmaxGradient(GradientContext& g) { g.Set(0, LogSoftmaxGrad(g.output(0
 void SoftmaxGradGradient(GradientContext& g) {
   const Output y = g.input(0), dy = g.input(1), h = g.gradient();
   if (g.NeedsInput(0)) {
-    const Output centred = pending::Sub(dy, SumOfRows(pending::Mul(dy, y)));
-    g.Set(0,
-          pending::Sub(pending::Mul(h, centred), pending::Mul(dy, SumOfRows(pending::Mul(h, y)))));
+    const Output centred = Sub(dy, SumOfRows(Mul(dy, y)));
+    g.Set(0, Sub(Mul(h, centred), Mul(dy, SumOfRows(Mul(h, y)))));
   }
   if (g.NeedsInput(1)) g.Set(1, SoftmaxGrad(y, h));
 }
@@ -37,9 +35,9 @@ void SoftmaxGradGradient(GradientContext& g) {
 // r = dy - exp(y) * sum(dy), with the gradient h arriving at r.
 void LogSoftmaxGradGradient(GradientContext& g) {
   const Output y = g.input(0), dy = g.input(1), h = g.gradient();
-  const Output weighted = pending::Mul(h, pending::Exp(y));
-  if (g.NeedsInput(0)) g.Set(0, pending::Neg(pending::Mul(weighted, SumOfRows(dy))));
-  if (g.NeedsInput(1)) g.Set(1, pending::Sub(h, SumOfRows(weighted)));
+  const Output weighted = Mul(h, Exp(y));
+  if (g.NeedsInput(0)) g.Set(0, Neg(Mul(weighted, SumOfRows(dy))));
+  if (g.NeedsInput(1)) g.Set(1, Sub(h, SumOfRows(weighted)));
 }
 
 // loss = -sum(labels * log p), backprop = p * sum(labels) - labels, where p = Softmax(logits).
@@ -49,16 +47,14 @@ void SoftmaxCrossEntropyGradient(GradientContext& g) {
   const Output of_backprop = g.gradient(1);
   if (g.NeedsInput(0)) {
     Output first, second;
-    if (of_loss) first = pending::Mul(of_loss, g.output(1));
-    if (of_backprop)
-      second = pending::Mul(SoftmaxGrad(Softmax(logits), of_backprop), SumOfRows(labels));
+    if (of_loss) first = Mul(of_loss, g.output(1));
+    if (of_backprop) second = Mul(SoftmaxGrad(Softmax(logits), of_backprop), SumOfRows(labels));
     g.Set(0, AddedUp(first, second));
   }
   if (g.NeedsInput(1)) {
     Output first, second;
-    if (of_loss) first = pending::Neg(pending::Mul(of_loss, LogSoftmax(logits)));
-    if (of_backprop)
-      second = pending::Sub(SumOfRows(pending::Mul(Softmax(logits), of_backprop)), of_backprop);
+    if (of_loss) first = Neg(Mul(of_loss, LogSoftmax(logits)));
+    if (of_backprop) second = Sub(SumOfRows(Mul(Softmax(logits), of_backprop)), of_backprop);
     g.Set(1, AddedUp(first, second));
   }
 }
@@ -66,19 +62,18 @@ void SoftmaxCrossEntropyGradient(GradientContext& g) {
 void SparseSoftmaxCrossEntropyGradient(GradientContext& g) {
   if (!g.NeedsInput(0)) return;
   Output first, second;
-  if (g.gradient(0)) first = pending::Mul(ExpandDims(g.gradient(0), -1), g.output(1));
+  if (g.gradient(0)) first = Mul(ExpandDims(g.gradient(0), -1), g.output(1));
   if (g.gradient(1)) second = SoftmaxGrad(Softmax(g.input(0)), g.gradient(1));
   g.Set(0, AddedUp(first, second));
 }
 
 void SigmoidCrossEntropyGradient(GradientContext& g) {
   const Output logits = g.input(0);
-  if (g.NeedsInput(0))
-    g.Set(0, pending::Mul(g.gradient(), pending::Sub(pending::Sigmoid(logits), g.input(1))));
-  if (g.NeedsInput(1)) g.Set(1, pending::Neg(pending::Mul(g.gradient(), logits)));
+  if (g.NeedsInput(0)) g.Set(0, Mul(g.gradient(), Sub(Sigmoid(logits), g.input(1))));
+  if (g.NeedsInput(1)) g.Set(1, Neg(Mul(g.gradient(), logits)));
 }
 
-void L2LossGradient(GradientContext& g) { g.Set(0, pending::Mul(g.input(0), g.gradient())); }
+void L2LossGradient(GradientContext& g) { g.Set(0, Mul(g.input(0), g.gradient())); }
 
 }  // namespace
 
