@@ -16,10 +16,10 @@ absl::Status SingularMatrix(int64_t batch, int64_t count, int64_t pivot) {
       batch, count, pivot);
 }
 
-absl::Status NotPositiveDefinite(int64_t batch, int64_t count, int64_t pivot, double value) {
+absl::Status NotPositiveDefinite(int64_t batch, int64_t count) {
   return InvalidArgument(
-      "matrix {} of {} in a is not positive definite: pivot {} is {}, expected more than 0", batch,
-      count, pivot, value);
+      "matrix {} of {} in a is not positive definite and has no Cholesky decomposition", batch,
+      count);
 }
 
 }  // namespace tutti

@@ -18,6 +18,6 @@ struct MatrixBatch {
 
 // INVALID_ARGUMENT for matrix `batch` of `count`.
 absl::Status SingularMatrix(int64_t batch, int64_t count, int64_t pivot);
-absl::Status NotPositiveDefinite(int64_t batch, int64_t count, int64_t pivot, double value);
+absl::Status NotPositiveDefinite(int64_t batch, int64_t count);
 
 }  // namespace tutti

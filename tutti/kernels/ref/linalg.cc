@@ -170,7 +170,7 @@ absl::Status CholeskyOf(KernelContext& c) {
         } else if (value > 0) {
           l[i * n + i] = T(std::sqrt(value));
         } else {
-          return NotPositiveDefinite(batch, size.count, i, value);
+          return NotPositiveDefinite(batch, size.count);
         }
       }
     }

@@ -286,40 +286,55 @@ struct Dual {
   }
 };
 
-// From the left the product before each element, then from the right times the product after it. h
-// is null for ExclusiveProd itself, whose slopes are not wanted.
-template <typename T>
-void ExclusiveProducts(const ReduceDims& dims, const T* x, const T* h, T* out) {
-  DimsCounter kept(dims, false);
-  DimsCounter along(dims, true);
-  for (int64_t o = 0; o < dims.outputs; ++o, kept.Next()) {
-    // Without a place to keep both parts of the products before, they are multiplied up anew for
-    // each element: slow, but the oracle needs no speed.
-    for (int64_t i = 0; i < dims.elements; ++i) {
-      Dual product;
-      for (int64_t j = 0; j < dims.elements; ++j, along.Next()) {
-        const int64_t at = kept.offset() + along.offset();
-        if (j != i) product.Times(double(x[at]), h == nullptr ? 0 : double(h[at]));
+// ExclusiveProd(x), and with a second input h its gradient. From the left the product before each
+// element is kept, then from the right it is multiplied by the product after it. The products are
+// those of x + e h, and the gradient is the e part of the result.
+class ExclusiveProdKernel : public Kernel {
+ public:
+  absl::Status Prepare(PrepareContext& context) override {
+    const int64_t elements = context.input(0).shape.elements();
+    if (elements > 0) context.SetScratchBytes(size_t(elements) * sizeof(Dual));
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(KernelContext& c) override {
+    if (c.input(0).elements() == 0) return absl::OkStatus();
+    c.input(0).dtype() == kFloat64 ? Run<double>(c) : Run<float>(c);
+    return absl::OkStatus();
+  }
+
+ private:
+  template <typename T>
+  void Run(KernelContext& c) {
+    const Tensor& x = c.input(0);
+    const T* h = c.num_inputs() == 2 ? c.input(1).data<T>() : nullptr;
+    auto* before = reinterpret_cast<Dual*>(c.scratch().data());
+    const ReduceDims dims =
+        ReduceDims::OfAxes(x.shape(), c.node->attr<std::vector<int64_t>>("axes"));
+    DimsCounter kept(dims, false);
+    DimsCounter along(dims, true);
+    const auto take = [&](Dual& product, int64_t at) {
+      product.Times(double(x.data<T>()[at]), h == nullptr ? 0 : double(h[at]));
+    };
+    for (int64_t o = 0; o < dims.outputs; ++o, kept.Next()) {
+      Dual left;
+      for (int64_t i = 0; i < dims.elements; ++i, along.Next()) {
+        before[i] = left;
+        take(left, kept.offset() + along.offset());
       }
-      along.Seek(i);
-      out[kept.offset() + along.offset()] = T(h == nullptr ? product.value : product.slope);
+      Dual right;
+      for (int64_t i = dims.elements - 1; i >= 0; --i) {
+        along.Seek(i);
+        const int64_t at = kept.offset() + along.offset();
+        Dual others = before[i];
+        others.Times(right.value, right.slope);
+        c.output(0).data<T>()[at] = T(h == nullptr ? others.value : others.slope);
+        take(right, at);
+      }
       along.Seek(0);
     }
   }
-}
-
-absl::Status ExclusiveProd(KernelContext& c) {
-  const Tensor& x = c.input(0);
-  const ReduceDims dims = ReduceDims::OfAxes(x.shape(), c.node->attr<std::vector<int64_t>>("axes"));
-  VisitDType(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_floating_point_v<T>) {
-      const T* h = c.num_inputs() == 2 ? c.input(1).data<T>() : nullptr;
-      ExclusiveProducts<T>(dims, x.data<T>(), h, c.output(0).data<T>());
-    }
-  });
-  return absl::OkStatus();
-}
+};
 
 }  // namespace
 
@@ -337,8 +352,9 @@ void RegisterReduceRefKernels(KernelRegistry& registry) {
   AddFunctionKernel(registry, "Cumsum", "ref", Cumsum, {}, {{0, 0}});
   AddFunctionKernel(registry, "BroadcastTo", "ref", BroadcastTo);
   AddFunctionKernel(registry, "SumToShape", "ref", SumToShape);
-  AddFunctionKernel(registry, "ExclusiveProd", "ref", ExclusiveProd, {kFloat32, kFloat64});
-  AddFunctionKernel(registry, "ExclusiveProdGrad", "ref", ExclusiveProd, {kFloat32, kFloat64});
+  for (const char* op : {"ExclusiveProd", "ExclusiveProdGrad"}) {
+    AddKernel<ExclusiveProdKernel>(registry, op, "ref", {kFloat32, kFloat64});
+  }
 }
 
 }  // namespace tutti
