@@ -13,6 +13,8 @@ void RegisterShapeCpuKernels(KernelRegistry& registry);        // shape.cc
 void RegisterArrangeCpuKernels(KernelRegistry& registry);      // arrange.cc
 void RegisterGatherCpuKernels(KernelRegistry& registry);       // gather.cc
 void RegisterReduceCpuKernels(KernelRegistry& registry);       // reduce.cc
+void RegisterBroadcastCpuKernels(KernelRegistry& registry);    // broadcast.cc, for reduce.cc
+void RegisterCumsumCpuKernels(KernelRegistry& registry);       // cumsum.cc, for reduce.cc
 void RegisterRandomCpuKernels(KernelRegistry& registry);       // random.cc
 void RegisterMatMulCpuKernels(KernelRegistry& registry);       // matmul.cc
 void RegisterLinalgCpuKernels(KernelRegistry& registry);       // linalg.cc

@@ -1,0 +1,248 @@
+// Each row is read from memory once: its largest element, its exponentials and their sum, and the
+// division follow each other while it stays in the L1 cache. Two accumulators hide the latency of
+// the sums. A NaN or infinity makes NaN of its row, as in the reference: Highway's exponential
+// would turn it into 0.
+#include "tutti/kernels/cpu/softmax_loops.h"
+
+#include <cmath>
+#include <limits>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "tutti/kernels/cpu/softmax_loops.cc"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+#include "tutti/kernels/cpu/vector_tail-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace tutti {
+namespace HWY_NAMESPACE {
+namespace {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using D = hn::ScalableTag<float>;
+using V = hn::Vec<D>;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+// Calls body(position, load, store) for each vector of a row, the last one with loads that fill up
+// with `fill` and stores that leave out what lies behind the row.
+struct Whole {
+  V Load(const float* p, V) const { return hn::LoadU(D(), p); }
+  void Store(V v, float* p) const { hn::StoreU(v, D(), p); }
+};
+struct Part {
+  size_t count;
+  V Load(const float* p, V fill) const { return LoadTail(D(), p, count, fill); }
+  void Store(V v, float* p) const { StoreTail(v, D(), p, count); }
+};
+template <typename Body>
+HWY_INLINE void ForEachVector(int64_t count, const Body& body) {
+  const int64_t lanes = int64_t(hn::Lanes(D()));
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) body(i, Whole());
+  if (i < count) body(i, Part{size_t(count - i)});
+}
+
+HWY_INLINE float SumLanes(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
+
+HWY_INLINE V SafeExp(V x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(D(), x)); }
+
+HWY_INLINE float Largest(const float* x, int64_t classes) {
+  const D d;
+  const V none = hn::Set(d, -kInfinity);
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  V a = none, b = none;
+  int64_t i = 0;
+  for (; i + 2 * lanes <= classes; i += 2 * lanes) {
+    a = hn::Max(a, hn::LoadU(d, x + i));
+    b = hn::Max(b, hn::LoadU(d, x + i + lanes));
+  }
+  for (; i + lanes <= classes; i += lanes) a = hn::Max(a, hn::LoadU(d, x + i));
+  if (i < classes) b = hn::Max(b, LoadTail(d, x + i, size_t(classes - i), none));
+  return hn::GetLane(hn::MaxOfLanes(d, hn::Max(a, b)));
+}
+
+// y = exp(x - largest), where y may be x or null; returns the sum.
+template <bool kStore>
+HWY_INLINE float ExpAndSum(const float* x, float largest, int64_t classes, float* y) {
+  const D d;
+  const V none = hn::Set(d, -kInfinity);
+  const V shift = hn::Set(d, largest);
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  V a = hn::Zero(d), b = hn::Zero(d);
+  int64_t i = 0;
+  for (; i + 2 * lanes <= classes; i += 2 * lanes) {
+    const V e0 = SafeExp(hn::Sub(hn::LoadU(d, x + i), shift));
+    const V e1 = SafeExp(hn::Sub(hn::LoadU(d, x + i + lanes), shift));
+    if (kStore) {
+      hn::StoreU(e0, d, y + i);
+      hn::StoreU(e1, d, y + i + lanes);
+    }
+    a = hn::Add(a, e0);
+    b = hn::Add(b, e1);
+  }
+  for (; i + lanes <= classes; i += lanes) {
+    const V e = SafeExp(hn::Sub(hn::LoadU(d, x + i), shift));
+    if (kStore) hn::StoreU(e, d, y + i);
+    a = hn::Add(a, e);
+  }
+  if (i < classes) {
+    const size_t tail = size_t(classes - i);
+    const V e = SafeExp(hn::Sub(LoadTail(d, x + i, tail, none), shift));
+    if (kStore) StoreTail(e, d, y + i, tail);
+    // Beside an infinite maximum the lanes behind the row are no zeros.
+    b = hn::Add(b, hn::IfThenElseZero(hn::FirstN(d, tail), e));
+  }
+  return SumLanes(hn::Add(a, b));
+}
+
+HWY_INLINE void Scale(float factor, int64_t classes, float* y) {
+  const V by = hn::Set(D(), factor);
+  ForEachVector(classes,
+                [&](int64_t i, auto io) { io.Store(hn::Mul(io.Load(y + i, by), by), y + i); });
+}
+
+void SoftmaxLoop(const float* x, int64_t rows, int64_t classes, float* y) {
+  for (int64_t r = 0; r < rows; ++r, x += classes, y += classes) {
+    const float sum = ExpAndSum<true>(x, Largest(x, classes), classes, y);
+    Scale(1 / sum, classes, y);
+  }
+}
+
+void LogSoftmaxLoop(const float* x, int64_t rows, int64_t classes, float* y) {
+  for (int64_t r = 0; r < rows; ++r, x += classes, y += classes) {
+    const float largest = Largest(x, classes);
+    const float log_sum = std::log(ExpAndSum<false>(x, largest, classes, nullptr));
+    const V shift = hn::Set(D(), largest);
+    const V log_sums = hn::Set(D(), log_sum);
+    ForEachVector(classes, [&](int64_t i, auto io) {
+      io.Store(hn::Sub(hn::Sub(io.Load(x + i, shift), shift), log_sums), y + i);
+    });
+  }
+}
+
+void SoftmaxGradLoop(const float* y, const float* dy, int64_t rows, int64_t classes, float* dx) {
+  const D d;
+  const V zero = hn::Zero(d);
+  for (int64_t r = 0; r < rows; ++r, y += classes, dy += classes, dx += classes) {
+    V products = zero;
+    ForEachVector(classes, [&](int64_t i, auto io) {
+      products = hn::MulAdd(io.Load(y + i, zero), io.Load(dy + i, zero), products);
+    });
+    const V sum = hn::Set(d, SumLanes(products));
+    ForEachVector(classes, [&](int64_t i, auto io) {
+      const V centred = hn::Sub(io.Load(dy + i, zero), sum);
+      io.Store(hn::Mul(io.Load(y + i, zero), centred), dx + i);
+    });
+  }
+}
+
+void LogSoftmaxGradLoop(const float* y, const float* dy, int64_t rows, int64_t classes, float* dx) {
+  const D d;
+  const V zero = hn::Zero(d);
+  for (int64_t r = 0; r < rows; ++r, y += classes, dy += classes, dx += classes) {
+    V sums = zero;
+    ForEachVector(classes,
+                  [&](int64_t i, auto io) { sums = hn::Add(sums, io.Load(dy + i, zero)); });
+    const V sum = hn::Set(d, SumLanes(sums));
+    ForEachVector(classes, [&](int64_t i, auto io) {
+      const V p = SafeExp(io.Load(y + i, zero));
+      io.Store(hn::NegMulAdd(p, sum, io.Load(dy + i, zero)), dx + i);
+    });
+  }
+}
+
+void SoftmaxWithLogSumLoop(const float* x, int64_t rows, int64_t classes, float* p,
+                           float* log_sum) {
+  for (int64_t r = 0; r < rows; ++r, x += classes, p += classes) {
+    const float largest = Largest(x, classes);
+    const float sum = ExpAndSum<true>(x, largest, classes, p);
+    Scale(1 / sum, classes, p);
+    log_sum[r] = largest + std::log(sum);
+  }
+}
+
+void SoftmaxCrossEntropyLoop(const float* x, const float* labels, int64_t rows, int64_t classes,
+                             float* loss, float* backprop) {
+  const D d;
+  const V zero = hn::Zero(d);
+  for (int64_t r = 0; r < rows; ++r, x += classes, labels += classes, backprop += classes) {
+    const float largest = Largest(x, classes);
+    const float sum = ExpAndSum<false>(x, largest, classes, nullptr);
+    const V shift = hn::Set(d, largest);
+    const V log_sum = hn::Set(d, std::log(sum));
+    V losses = zero, weights = zero;
+    ForEachVector(classes, [&](int64_t i, auto io) {
+      const V label = io.Load(labels + i, zero);
+      // A class without weight counts nothing, however unlikely it is.
+      const V minus_log_p = hn::Sub(log_sum, hn::Sub(io.Load(x + i, shift), shift));
+      const V counted = hn::IfThenZeroElse(hn::Eq(label, zero), minus_log_p);
+      losses = hn::MulAdd(label, counted, losses);
+      weights = hn::Add(weights, label);
+    });
+    loss[r] = SumLanes(losses);
+    const V factor = hn::Set(d, SumLanes(weights) / sum);
+    ForEachVector(classes, [&](int64_t i, auto io) {
+      const V e = SafeExp(hn::Sub(io.Load(x + i, shift), shift));
+      io.Store(hn::MulSub(e, factor, io.Load(labels + i, zero)), backprop + i);
+    });
+  }
+}
+
+void SigmoidCrossEntropyLoop(const float* x, const float* z, int64_t count, float* loss) {
+  const D d;
+  const V zero = hn::Zero(d);
+  ForEachVector(count, [&](int64_t i, auto io) {
+    const V logit = io.Load(x + i, zero);
+    const V softness = hn::Log1p(d, SafeExp(hn::Neg(hn::Abs(logit))));
+    // max(x, 0) - x z, where the zero stands second so that a NaN goes through.
+    const V linear = hn::NegMulAdd(logit, io.Load(z + i, zero),
+                                   hn::IfThenElse(hn::Lt(logit, zero), zero, logit));
+    io.Store(hn::Add(linear, softness), loss + i);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace tutti
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace tutti {
+
+HWY_EXPORT(SoftmaxLoop);
+HWY_EXPORT(LogSoftmaxLoop);
+HWY_EXPORT(SoftmaxGradLoop);
+HWY_EXPORT(LogSoftmaxGradLoop);
+HWY_EXPORT(SoftmaxWithLogSumLoop);
+HWY_EXPORT(SoftmaxCrossEntropyLoop);
+HWY_EXPORT(SigmoidCrossEntropyLoop);
+
+void SoftmaxRows(const float* x, int64_t rows, int64_t classes, float* y) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxLoop)(x, rows, classes, y);
+}
+void LogSoftmaxRows(const float* x, int64_t rows, int64_t classes, float* y) {
+  HWY_DYNAMIC_DISPATCH(LogSoftmaxLoop)(x, rows, classes, y);
+}
+void SoftmaxGradRows(const float* y, const float* dy, int64_t rows, int64_t classes, float* dx) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxGradLoop)(y, dy, rows, classes, dx);
+}
+void LogSoftmaxGradRows(const float* y, const float* dy, int64_t rows, int64_t classes, float* dx) {
+  HWY_DYNAMIC_DISPATCH(LogSoftmaxGradLoop)(y, dy, rows, classes, dx);
+}
+void SoftmaxWithLogSumRows(const float* x, int64_t rows, int64_t classes, float* p,
+                           float* log_sum) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxWithLogSumLoop)(x, rows, classes, p, log_sum);
+}
+void SoftmaxCrossEntropyRows(const float* x, const float* labels, int64_t rows, int64_t classes,
+                             float* loss, float* backprop) {
+  HWY_DYNAMIC_DISPATCH(SoftmaxCrossEntropyLoop)(x, labels, rows, classes, loss, backprop);
+}
+void SigmoidCrossEntropyElements(const float* x, const float* z, int64_t count, float* loss) {
+  HWY_DYNAMIC_DISPATCH(SigmoidCrossEntropyLoop)(x, z, count, loss);
+}
+
+}  // namespace tutti
+#endif  // HWY_ONCE
