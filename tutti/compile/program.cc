@@ -1,16 +1,76 @@
 #include "tutti/compile/program.h"
 
 #include <algorithm>
+#include <unordered_set>
 
+#include "tutti/base/check.h"
 #include "tutti/graph/build.h"
 
 namespace tutti {
 
-ProgramCopy::ProgramCopy(const Program& from) : from_(from) {}
+namespace {
+
+// Keeps the first of equal nodes, in their order.
+void RemoveRepeats(std::vector<const Node*>& nodes) {
+  if (nodes.size() < 2) return;
+  std::unordered_set<const Node*> seen;
+  std::erase_if(nodes, [&](const Node* node) { return !seen.insert(node).second; });
+}
+
+}  // namespace
+
+ProgramCopy::ProgramCopy(const Program& from) : from_(from) {
+  entries_.resize(size_t(from.graph->size()));
+}
+
+ProgramCopy::Entry& ProgramCopy::EntryOf(const Node& original) {
+  const auto id = size_t(original.id());
+  if (id >= entries_.size()) entries_.resize(std::max(id + 1, 2 * entries_.size()));
+  TUTTI_CHECK(entries_[id].original == nullptr || entries_[id].original == &original);
+  entries_[id].original = &original;
+  return entries_[id];
+}
+
+const ProgramCopy::Entry* ProgramCopy::FindEntry(const Node& original) const {
+  const auto id = size_t(original.id());
+  if (id >= entries_.size() || entries_[id].original != &original) return nullptr;
+  return &entries_[id];
+}
+
+void ProgramCopy::Map(Output original, Output replacement) {
+  if (original.index == 0) {
+    EntryOf(*original.node).output = replacement;
+  } else {
+    more_outputs_[original] = replacement;
+  }
+}
+
+void ProgramCopy::MapControl(const Node& original, std::vector<const Node*> replacements) {
+  Entry& entry = EntryOf(original);
+  entry.control_mapped = true;
+  entry.control = replacements.size() == 1 ? replacements[0] : nullptr;
+  if (entry.control == nullptr) more_control_[&original] = std::move(replacements);
+}
+
+bool ProgramCopy::AppendControl(const Node& original, std::vector<const Node*>& nodes) const {
+  const Entry* entry = FindEntry(original);
+  if (entry == nullptr || !entry->control_mapped) return false;
+  if (entry->control != nullptr) {
+    nodes.push_back(entry->control);
+  } else {
+    const std::vector<const Node*>& more = more_control_.at(&original);
+    nodes.insert(nodes.end(), more.begin(), more.end());
+  }
+  return true;
+}
 
 Output ProgramCopy::Mapped(Output original) const {
-  const auto it = outputs_.find(original);
-  return it == outputs_.end() ? Output{} : it->second;
+  if (original.index == 0) {
+    const Entry* entry = FindEntry(*original.node);
+    return entry == nullptr ? Output{} : entry->output;
+  }
+  const auto it = more_outputs_.find(original);
+  return it == more_outputs_.end() ? Output{} : it->second;
 }
 
 std::vector<Output> ProgramCopy::Mapped(const std::vector<Output>& originals) const {
@@ -29,15 +89,8 @@ absl::StatusOr<NodeSpec> ProgramCopy::SpecOf(const Node& node) const {
     input = mapped;
   }
   std::vector<const Node*> control;
-  for (const Node* original : spec.control_inputs) {
-    const auto it = control_.find(original);
-    if (it == control_.end()) continue;
-    for (const Node* replacement : it->second) {
-      if (std::find(control.begin(), control.end(), replacement) == control.end()) {
-        control.push_back(replacement);
-      }
-    }
-  }
+  for (const Node* original : spec.control_inputs) AppendControl(*original, control);
+  RemoveRepeats(control);
   spec.control_inputs = std::move(control);
   return spec;
 }
@@ -69,15 +122,11 @@ absl::StatusOr<Program> ProgramCopy::Finish() {
   TUTTI_RETURN_IF_ERROR(map_all(from_.feeds, result_.feeds));
   TUTTI_RETURN_IF_ERROR(map_all(from_.fetches, result_.fetches));
   for (const Node* target : from_.targets) {
-    const auto it = control_.find(target);
-    if (it == control_.end()) return Internal("{} was lost by a pass", target->Describe());
-    for (const Node* replacement : it->second) {
-      if (std::find(result_.targets.begin(), result_.targets.end(), replacement) ==
-          result_.targets.end()) {
-        result_.targets.push_back(replacement);
-      }
+    if (!AppendControl(*target, result_.targets)) {
+      return Internal("{} was lost by a pass", target->Describe());
     }
   }
+  RemoveRepeats(result_.targets);
   return std::move(result_);
 }
 

@@ -32,7 +32,7 @@ class ProgramCopy {
   // mapped already.
   Output Mapped(Output original) const;
   std::vector<Output> Mapped(const std::vector<Output>& originals) const;
-  bool IsMapped(Output original) const { return outputs_.contains(original); }
+  bool IsMapped(Output original) const { return bool(Mapped(original)); }
 
   // Adds a copy of `node` with its inputs mapped, and maps its outputs to it.
   absl::StatusOr<Node*> Copy(const Node& node);
@@ -41,21 +41,33 @@ class ProgramCopy {
   // Adds `spec` in place of `node`: all outputs and control edges of node go to the new one.
   absl::StatusOr<Node*> AddAs(const Node& node, NodeSpec spec);
   // From now on `replacement` (of the copy) stands for `original`.
-  void Map(Output original, Output replacement) { outputs_[original] = replacement; }
+  void Map(Output original, Output replacement);
   // Whoever has a control edge from `original` gets edges from `replacements` instead (none: it
   // just vanishes, as for a folded constant).
-  void MapControl(const Node& original, std::vector<const Node*> replacements) {
-    control_[&original] = std::move(replacements);
-  }
+  void MapControl(const Node& original, std::vector<const Node*> replacements);
 
   // The finished copy, with feeds, fetches and targets mapped.
   absl::StatusOr<Program> Finish();
 
  private:
+  // What became of a node of the original. Most have one output and one replacement, so those lie
+  // in an array by id and only the rest in maps: a program may have millions of nodes.
+  struct Entry {
+    const Node* original = nullptr;  // null: not seen
+    Output output;                   // for its output 0; empty if not mapped
+    bool control_mapped = false;
+    const Node* control = nullptr;  // null: see more_control_
+  };
+  Entry& EntryOf(const Node& original);
+  const Entry* FindEntry(const Node& original) const;
+  // The replacements of a node in control edges are added to `nodes`; false if it was not mapped.
+  bool AppendControl(const Node& original, std::vector<const Node*>& nodes) const;
+
   const Program& from_;
   Program result_;
-  std::unordered_map<Output, Output, OutputHash> outputs_;
-  std::unordered_map<const Node*, std::vector<const Node*>> control_;
+  std::vector<Entry> entries_;  // by the original's id
+  std::unordered_map<Output, Output, OutputHash> more_outputs_;
+  std::unordered_map<const Node*, std::vector<const Node*>> more_control_;
 };
 
 // How often each output of a program is used: by inputs, and once more for each fetch.

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "tutti/graph/op_def.h"
 
@@ -136,11 +137,12 @@ class GraphBuilder {
     }
     for (const Node* node : graph_.control_scope_) spec.control_inputs.push_back(node);
     std::vector<const Node*> kept;
+    std::unordered_set<const Node*> seen;
     for (const Node* node : spec.control_inputs) {
       if (node == nullptr) return InvalidArgument("a control input is empty");
       // A control input from outside a subgraph is met before the subgraph starts.
       if (&node->graph() != &graph_) continue;
-      if (std::find(kept.begin(), kept.end(), node) == kept.end()) kept.push_back(node);
+      if (spec.control_inputs.size() == 1 || seen.insert(node).second) kept.push_back(node);
     }
     spec.control_inputs = std::move(kept);
     if (spec.device.empty()) spec.device = graph_.device_scope_;

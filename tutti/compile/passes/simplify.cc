@@ -23,6 +23,7 @@ using Ints = std::vector<int64_t>;
 
 // Larger constants are not searched for being all 0 or all 1.
 constexpr int64_t kMostSearched = 1024;
+constexpr int kMostViews = 16;
 
 template <typename T>
 double AsDouble(T value) {
@@ -162,7 +163,7 @@ class Simplifier {
     }
     if (op == "Sub" && kept(x, y, 0)) return x;
     if (op == "Div" && kept(x, y, 1)) return x;
-    if (op == "SumTo" || op == "BroadcastTo" || op == "Reshape") {
+    if (op == "SumToShape" || op == "BroadcastTo" || op == "Reshape") {
       // With a shape that is computed at run time, what computes it must stay.
       if (ConstantOf(y) != nullptr && SameKnownShape(node.type(0).shape, x.shape())) return x;
     }
@@ -234,10 +235,11 @@ class Simplifier {
     return absl::OkStatus();
   }
 
-  // A Reshape of anything that only changed the shape is a Reshape of its input.
+  // A Reshape of anything that only changed the shape is a Reshape of its input. Long rows of views
+  // are rare, and looked through only so far that the pass stays linear.
   void ReachThroughViews(NodeSpec& spec) {
     Output& x = spec.inputs[0];
-    if (x.node->def().view && MayReachThrough(x, x.node->op())) {
+    for (int i = 0; i < kMostViews && x.node->def().view && MayReachThrough(x, x.node->op()); ++i) {
       x = x.node->input(0);
       changed_ = true;
     }

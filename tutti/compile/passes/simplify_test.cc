@@ -46,12 +46,13 @@ TEST(Simplify, WhatOnlyRepeatsItsInput) {
   EXPECT_EQ(Simple("a = Identity(x)\nb = StopGradient(a)\nc = AddN(b)\nd = Cast(c) "
                    "{dtype=float32}\nfetch d\n"),
             "fetch x\n");
-  EXPECT_EQ(Simple("a = Neg(x)\nb = Neg(a)\nc = Neg(b)\nfetch c\n"), "a = Neg(x)\nfetch a\n");
+  EXPECT_EQ(Simple("a = Neg(x)\nb = Neg(a)\nc = Neg(b)\nfetch c\n"), "c = Neg(x)\nfetch c\n");
   EXPECT_EQ(Simple("a = IsFinite(x)\nb = LogicalNot(a)\nc = LogicalNot(b)\nfetch c\n"),
             "a = IsFinite(x)\nfetch a\n");
-  EXPECT_EQ(Simple("s = Constant() {value=int64 [2] {2, 3}}\na = SumTo(x, s)\nb = BroadcastTo(a, "
-                   "s)\nc = Reshape(b, s)\nfetch c\n"),
-            "fetch x\n");
+  EXPECT_EQ(
+      Simple("s = Constant() {value=int64 [2] {2, 3}}\na = SumToShape(x, s)\nb = BroadcastTo(a, "
+             "s)\nc = Reshape(b, s)\nfetch c\n"),
+      "fetch x\n");
   EXPECT_EQ(Simple("a = Squeeze(x)\nfetch a\n"), "fetch x\n");
 }
 
