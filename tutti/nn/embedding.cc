@@ -1,0 +1,29 @@
+#include "tutti/nn/embedding.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "tutti/base/status.h"
+#include "tutti/graph/ops/gather.h"
+#include "tutti/nn/layer.h"
+
+namespace tutti::nn {
+
+Output Embedding(Input ids, int64_t count, int64_t width, const EmbeddingOptions& options,
+                 std::string_view name) {
+  Graph& graph = GraphOf(ids, "Embedding");
+  if (count < 1 || width < 1) {
+    ThrowInvalidArgument(
+        fmt::format("Embedding: count is {} and width is {}; expected at least 1", count, width));
+  }
+  NameScope scope(graph, name);
+  const Shape shape{count, width};
+  const Initializer initializer =
+      options.table ? options.table(shape, options.dtype)
+                    : RandomNormal(shape, 0, 1 / std::sqrt(double(width)), options.dtype);
+  const Output table = GetVariable(graph, initializer, "table", {}, ids.where());
+  return Gather(Input(table, ids.where()), ids);
+}
+
+}  // namespace tutti::nn
