@@ -1,0 +1,128 @@
+#include "tutti/train/optimizer.h"
+
+#include <fmt/format.h>
+
+#include "tutti/base/status.h"
+#include "tutti/graph/ops/control.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/nn/initializers.h"
+#include "tutti/nn/norm.h"
+#include "tutti/nn/variables.h"
+
+namespace tutti {
+namespace {
+
+constexpr const char* kGlobalStep = "global_step";
+
+// An existing variable of that full name, checked, or a new one.
+Output FindOrMake(Graph& graph, const std::string& name, const Initializer& initializer) {
+  if (const Node* node = graph.Find(name)) {
+    if (node->op() != "Variable" || node->type(0).dtype != initializer.dtype ||
+        node->type(0).shape != initializer.shape) {
+      ThrowInvalidArgument(fmt::format(
+          "the optimizer needs the name \"{}\" for a Variable of {} {}, but it is {} of {} {}; "
+          "rename that one",
+          name, NameOf(initializer.dtype), initializer.shape.ToString(), node->Describe(),
+          NameOf(node->type(0).dtype), node->type(0).shape.ToString()));
+    }
+    return node->output();
+  }
+  NameScope root(graph, "/");
+  return Variable(graph, initializer, name, {.trainable = false});
+}
+
+// The updates of moving averages whose layers the gradients come from. Inputs have smaller ids than
+// the nodes that take them, so one walk down finds everything under the gradients.
+void AddStateUpdates(std::span<const GradientAndVariable> list, Graph& graph,
+                     std::vector<const Node*>& updates) {
+  std::vector<const Node*> users;
+  const std::vector<const Node*> candidates = nn::StateUpdates(graph, &users);
+  if (candidates.empty()) return;
+  std::vector<bool> under(size_t(graph.size()), false);
+  for (const GradientAndVariable& entry : list) {
+    for (const Output& part : {entry.gradient.dense, entry.gradient.rows}) {
+      if (part) under[size_t(part.node->id())] = true;
+    }
+  }
+  for (int64_t id = graph.size() - 1; id >= 0; --id) {
+    if (!under[size_t(id)]) continue;
+    for (const Output& input : graph.nodes()[size_t(id)]->inputs()) {
+      under[size_t(input.node->id())] = true;
+    }
+  }
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (users[i] != nullptr && under[size_t(users[i]->id())]) updates.push_back(candidates[i]);
+  }
+}
+
+}  // namespace
+
+Output GlobalStep(Graph& graph) { return FindOrMake(graph, kGlobalStep, Zeros({}, kInt64)); }
+
+Output UpdateContext::Slot(std::string_view name, double initial) const {
+  Graph& graph = variable.graph();
+  DeviceScope device(graph, variable.node->device());
+  return FindOrMake(graph, fmt::format("{}/{}", variable.node->name(), name),
+                    Full(variable.shape(), initial, variable.dtype()));
+}
+
+std::vector<GradientAndVariable> Optimizer::Gradients(Output loss,
+                                                      std::span<const Output> variables) const {
+  if (!loss) ThrowInvalidArgument("Optimizer::Gradients: the loss is empty");
+  if (loss.shape().has_rank() && loss.shape().rank() != 0) {
+    ThrowInvalidArgument(
+        fmt::format("Optimizer::Gradients: the loss {} is {}; expected a scalar, such as its Mean",
+                    loss.node->Describe(), loss.shape().ToString()));
+  }
+  const std::vector<Output> trained = variables.empty()
+                                          ? nn::TrainableVariables(loss.graph())
+                                          : std::vector(variables.begin(), variables.end());
+  const auto gradients = SparseGradients(std::span(&loss, 1), trained);
+  std::vector<GradientAndVariable> list;
+  bool any = false;
+  for (size_t i = 0; i < trained.size(); ++i) {
+    list.push_back({gradients[i], trained[i]});
+    any = any || !gradients[i].empty();
+  }
+  if (!any) {
+    ThrowInvalidArgument(
+        fmt::format("Optimizer::Gradients: the loss {} depends on none of the {} variables",
+                    loss.node->Describe(), trained.size()));
+  }
+  return list;
+}
+
+const Node* Optimizer::Apply(std::span<const GradientAndVariable> list,
+                             const ApplyOptions& options) const {
+  if (list.empty()) ThrowInvalidArgument("Optimizer::Apply: the list is empty");
+  for (const GradientAndVariable& entry : list) {
+    if (!entry.variable || entry.variable.node->op() != "Variable") {
+      ThrowInvalidArgument(
+          fmt::format("Optimizer::Apply: {} is not a Variable",
+                      entry.variable ? entry.variable.node->Describe() : "an empty entry"));
+    }
+  }
+  Graph& graph = list.front().variable.graph();
+  const Output global_step = GlobalStep(graph);
+  NameScope scope(graph, "train");
+  const Output learning_rate = learning_rate_.Build(global_step);
+  const Output step = Add(global_step, int64_t{1});
+  std::vector<const Node*> updates;
+  for (const GradientAndVariable& entry : list) {
+    if (entry.gradient.empty()) continue;
+    DeviceScope device(graph, entry.variable.node->device());
+    updates.push_back(
+        Update({entry.variable, entry.gradient, entry.scale, learning_rate, step}).node);
+  }
+  AddStateUpdates(list, graph, updates);
+  if (options.count_step) updates.push_back(AssignAdd(global_step, int64_t{1}).node);
+  return Group(graph, updates);
+}
+
+const Node* Optimizer::Minimize(Output loss, std::span<const Output> variables) const {
+  return Apply(Gradients(loss, variables));
+}
+
+}  // namespace tutti

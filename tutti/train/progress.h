@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tutti {
+
+// A number beside the bar: {"loss", 0.312}.
+using ProgressValue = std::pair<std::string_view, double>;
+
+// How far a piece of work is, as one line of text.
+struct ProgressLine {
+  std::string label = "step";
+  int64_t done = 0;
+  int64_t total = 0;  // 0: not known, so there is neither bar nor time left
+  double per_second = 0;
+  double seconds_left = 0;
+  std::vector<ProgressValue> values = {};
+};
+
+struct ProgressStyle {
+  int width = 0;       // columns of the terminal; 0: no bar, just the facts
+  bool color = false;  // paint the bar
+  bool unicode = false;
+};
+
+// "step  1200/4690 [=====>        ]  256/s  loss 0.3120  0:14 left". A line that would be wider
+// than the terminal loses its bar, then its end.
+std::string Render(const ProgressLine& line, const ProgressStyle& style);
+
+struct ProgressOptions {
+  std::string label = "step";
+  int64_t total = 0;
+  std::FILE* out = stderr;
+  std::chrono::milliseconds redraw_every = std::chrono::milliseconds(100);
+  std::chrono::milliseconds print_every = std::chrono::seconds(10);  // where nothing is redrawn
+  std::function<int64_t()> now_nanos = {};                           // empty: NowNanos
+};
+
+// Shows the progress of a loop: on a terminal a bar that is redrawn in place, elsewhere one plain
+// line per interval, so that logs stay short. NO_COLOR and TERM=dumb are honoured. Cheap enough to
+// call in every step. Not thread-safe.
+//
+//   Progress progress({.label = "step", .total = 1000});
+//   for (...) { ...; progress.Update(step + 1, {{"loss", loss}}); }
+//   progress.Finish();
+class Progress {
+ public:
+  explicit Progress(const ProgressOptions& options = {});
+  ~Progress();  // Finish()
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  // Is it time to show something? Lets the caller skip work that is only for Update.
+  bool Due() const;
+  void Update(int64_t done, std::span<const ProgressValue> values);
+  void Update(int64_t done, std::initializer_list<ProgressValue> values = {}) {
+    Update(done, std::span(values.begin(), values.size()));
+  }
+  // Shows the last state, if it was not, and ends the line. Later calls do nothing.
+  void Finish();
+
+ private:
+  void Show();
+
+  ProgressOptions options_;
+  bool redraw_ = false;  // the output is a terminal
+  ProgressStyle style_;
+  int64_t start_ = 0;
+  int64_t last_shown_ = 0;
+  int64_t updated_ = 0;
+  bool dirty_ = false;  // the last state was not shown
+  bool finished_ = false;
+  ProgressLine line_;
+  std::vector<std::string> names_;  // what line_.values points to
+};
+
+}  // namespace tutti
