@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+// The benchmarks of `tutti bench`. Each prints its figures through Report and throws Error.
+namespace tutti::tools {
+
+struct BenchOptions {
+  bool json = false;
+  int threads = 0;         // 0: all cores
+  double seconds = 2;      // how long to measure, about
+  std::string model = "";  // step, peak: empty for all
+  int64_t batch = 0;       // 0: the model's own
+};
+
+// Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; and the
+// median time of a run of one node.
+void BenchNull(const BenchOptions& options);
+
+// The median time of a training step: forward, backward and SGD update.
+void BenchStep(const BenchOptions& options);
+
+// What a step of the CNN (or another model) at batch 256 takes: the bytes of its tensors (planned
+// memory, variables and feeds), and by how much the process grew.
+void BenchPeak(const BenchOptions& options);
+
+// The machine's limits: floating-point rate of a large MatMul, bandwidth of a triad a = b + s * c.
+void BenchGemm(const BenchOptions& options);
+void BenchMemory(const BenchOptions& options);
+
+// From the start of a process to the end of its first step of mlp-small: `program` is started anew
+// several times, with the flag that makes it call StartupChild.
+void BenchStartup(const BenchOptions& options, const std::string& program);
+
+// Runs one step and prints the clock of that moment; what BenchStartup starts.
+void StartupChild();
+
+// `threads`, or the cores of this process when it is 0.
+int ThreadsOf(const BenchOptions& options);
+
+}  // namespace tutti::tools

@@ -1,0 +1,77 @@
+// The command `tutti`. Only here is CLI11 included.
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <string>
+
+#include "tools/tutti/bench.h"
+#include "tools/tutti/doctor.h"
+#include "tools/tutti/models.h"
+#include "tutti/base/error.h"
+
+namespace tutti::tools {
+namespace {
+
+// Exit codes: 0 done, 1 it failed, 2 usage.
+int Main(int argc, char** argv) {
+  CLI::App app("Tutti: distributed deep-learning training.", "tutti");
+  app.set_version_flag("--version", "tutti " TUTTI_VERSION);
+  app.require_subcommand(1);
+  int result = 0;
+
+  app.add_subcommand("doctor", "Tell what a training would find on this machine")->callback([&] {
+    result = Doctor() ? 0 : 1;
+  });
+
+  BenchOptions options;
+  CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");
+  bench->require_subcommand(1);
+  bench->fallthrough();
+  bench->add_flag("--json", options.json, "One JSON object a line: bench, case, value, unit");
+  bench->add_option("--threads", options.threads, "Cores to use (all)")->check(CLI::Range(0, 4096));
+  bench->add_option("--seconds", options.seconds, "How long to measure, about (2)")
+      ->check(CLI::Range(0.0, 3600.0));
+  const auto add_model = [&](CLI::App* command) {
+    command->add_option("--model", options.model, "mlp-small, mlp-large, cnn or transformer")
+        ->check(CLI::IsMember({"mlp-small", "mlp-large", "cnn", "transformer"}));
+    command->add_option("--batch", options.batch, "Samples a step")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+  };
+  bench->add_subcommand("null", "Empty nodes a second, and the time of a run of one node")
+      ->callback([&] { BenchNull(options); });
+  CLI::App* step = bench->add_subcommand("step", "Time of a training step (all models)");
+  add_model(step);
+  step->callback([&] { BenchStep(options); });
+  CLI::App* peak = bench->add_subcommand("peak", "Memory of a training step (cnn, batch 256)");
+  add_model(peak);
+  peak->callback([&] { BenchPeak(options); });
+  bench->add_subcommand("gemm", "Floating-point rate of a large matrix product")->callback([&] {
+    BenchGemm(options);
+  });
+  bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
+  bool child = false;
+  CLI::App* startup =
+      bench->add_subcommand("startup", "From process start to the end of the first step");
+  startup->add_flag("--child", child)->group("");
+  startup->callback([&] {
+    if (child) {
+      StartupChild();
+    } else {
+      BenchStartup(options, "/proc/self/exe");
+    }
+  });
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "tutti: %s\n", error.what());
+    return 1;
+  }
+  return result;
+}
+
+}  // namespace
+}  // namespace tutti::tools
+
+int main(int argc, char** argv) { return tutti::tools::Main(argc, argv); }
