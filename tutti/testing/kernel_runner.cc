@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <optional>
+#include <unordered_set>
 
 #include "tutti/base/team.h"
 #include "tutti/device/kernel_registry.h"
@@ -102,6 +103,7 @@ class GraphRun {
                                           std::span<const Node* const> targets) {
     if (fetches.empty() && targets.empty()) return std::vector<Tensor>();
     const Graph& graph = fetches.empty() ? targets[0]->graph() : fetches[0].graph();
+    consumed_.insert(fetches.begin(), fetches.end());
     std::vector<bool> needed(graph.size(), false);
     for (const Output& fetch : fetches) {
       if (!feeds_.contains(fetch)) needed[fetch.node->id()] = true;
@@ -111,6 +113,7 @@ class GraphRun {
       if (!needed[id]) continue;
       for (const Output& input : graph.nodes()[id]->inputs()) {
         if (!feeds_.contains(input)) needed[input.node->id()] = true;
+        consumed_.insert(input);
       }
       for (const Node* control : graph.nodes()[id]->control_inputs()) needed[control->id()] = true;
     }
@@ -152,6 +155,10 @@ class GraphRun {
     std::vector<Tensor> outputs(copy->num_outputs());
     if (node.op() == "Constant") {
       outputs[0] = node.attr<Tensor>("value");
+    } else if (node.op() == "If") {
+      TUTTI_RETURN_IF_ERROR(RunIf(node, inputs, outputs));
+    } else if (node.op() == "While") {
+      TUTTI_RETURN_IF_ERROR(RunWhile(node, inputs, outputs));
     } else if (node.op() != "NoOp") {
       TUTTI_RETURN_IF_ERROR(RunKernel(*copy, inputs, outputs));
     }
@@ -180,6 +187,63 @@ class GraphRun {
       }
     }
     return absl::OkStatus();
+  }
+
+  // A subgraph on these values.
+  absl::StatusOr<std::vector<Tensor>> Call(const Subgraph& subgraph, std::span<const Tensor> args) {
+    Feeds feeds;
+    for (size_t i = 0; i < args.size(); ++i) feeds[subgraph.args[i]] = args[i];
+    std::vector<const Node*> effects;
+    for (const auto& node : subgraph.graph->nodes()) {
+      if (node->def().stateful) effects.push_back(node.get());
+    }
+    return GraphRun(runner_, feeds).Run(subgraph.results, effects);
+  }
+
+  absl::Status RunIf(const Node& node, std::span<const Tensor> inputs,
+                     std::vector<Tensor>& outputs) {
+    const char* branch = inputs[0].scalar<bool>() ? "then_branch" : "else_branch";
+    TUTTI_ASSIGN_OR_RETURN(
+        outputs, Call(*node.attr<std::shared_ptr<const Subgraph>>(branch), inputs.subspan(1)));
+    return absl::OkStatus();
+  }
+
+  absl::Status RunWhile(const Node& node, std::span<const Tensor> inputs,
+                        std::vector<Tensor>& outputs) {
+    const auto& condition = *node.attr<std::shared_ptr<const Subgraph>>("condition");
+    const auto& body = *node.attr<std::shared_ptr<const Subgraph>>("body");
+    const size_t count = body.results.size();
+    const int64_t limit = node.attr<int64_t>("max_iterations");
+    std::vector<Tensor> values(inputs.begin(), inputs.end());
+    std::vector<std::vector<Tensor>> records(count);
+    int64_t iterations = 0;
+    while (limit == 0 || iterations < limit) {
+      TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> test, Call(condition, values));
+      if (!test[0].scalar<bool>()) break;
+      TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> next, Call(body, values));
+      for (size_t i = 0; i < count; ++i) {
+        records[i].push_back(values[i]);
+        values[i] = next[i];
+      }
+      ++iterations;
+    }
+    for (size_t i = 0; i < count; ++i) {
+      outputs[i] = values[i];
+      const bool recorded = consumed_.contains(node.output(int(count + i)));
+      outputs[count + i] = Stack(recorded ? records[i] : std::vector<Tensor>(), inputs[i]);
+    }
+    outputs[2 * count] = Tensor::Scalar<int64_t>(iterations);
+    return absl::OkStatus();
+  }
+
+  // [values.size(), ...]; `like` gives the type where there are none.
+  static Tensor Stack(const std::vector<Tensor>& values, const Tensor& like) {
+    Tensor stack(like.dtype(), like.shape().WithInserted(0, int64_t(values.size())));
+    for (size_t i = 0; i < values.size(); ++i) {
+      std::memcpy(static_cast<char*>(stack.raw()) + i * like.bytes(), values[i].raw(),
+                  like.bytes());
+    }
+    return stack;
   }
 
   absl::Status RunKernel(const Node& node, std::vector<Tensor>& inputs,
@@ -268,6 +332,7 @@ class GraphRun {
   Graph concrete_;
   std::unordered_map<Output, Output, OutputHash> copies_;  // into concrete_
   std::unordered_map<Output, Tensor, OutputHash> values_;
+  std::unordered_set<Output, OutputHash> consumed_;
   Cancellation cancellation_;
   StepContext step_;
 };

@@ -40,8 +40,9 @@ void RegisterQueueOps(
     OpRegistry& registry);  // queue.cc: FIFOQueue, RandomShuffleQueue, Enqueue, Dequeue, ...
 void RegisterSyncOps(OpRegistry& registry);  // sync.cc: Mutex, Barrier, Accumulator, Gate, Clock
 void RegisterControlOps(
-    OpRegistry& registry);  // control.cc: NoOp, Group, Assert, CheckNumerics, Print, If, While
-void RegisterFusedOps(OpRegistry& registry);     // fused.cc: what the fusion passes make
-void RegisterTransferOps(OpRegistry& registry);  // transfer.cc: Send, Recv
+    OpRegistry& registry);  // control.cc: NoOp, Group, Assert, CheckNumerics, Print
+void RegisterControlFlowOps(OpRegistry& registry);  // control_flow.cc: If, While
+void RegisterFusedOps(OpRegistry& registry);        // fused.cc: what the fusion passes make
+void RegisterTransferOps(OpRegistry& registry);     // transfer.cc: Send, Recv
 
 }  // namespace tutti

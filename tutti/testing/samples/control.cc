@@ -1,7 +1,12 @@
+
 #include "tutti/testing/op_sample.h"
 
 namespace tutti::testing {
 
-void AddControlSamples(SampleRegistry&) {}
+void AddControlSamples(SampleRegistry& samples) {
+  samples.Add({.op = "CheckNumerics", .make = [](Random& random, DType real) {
+                 return OpCase{{RandomTensor(random, real, RandomShape(random))}};
+               }});
+}
 
 }  // namespace tutti::testing
