@@ -42,6 +42,7 @@ void StepRun::Start(std::function<void()> finished) {
   status_ = absl::OkStatus();
   outstanding_ = 0;
   first_word_ = 0;
+  step_.run = this;
   instance_.BeginRun(&step_, this);
   RunReady();
   FinishIfDone();

@@ -8,6 +8,7 @@ namespace tutti {
 // Thread-safe.
 void RegisterRuntimeKernels();
 
-void RegisterTransferKernels(KernelRegistry& registry);  // transfer.cc: Send, Recv
+void RegisterControlFlowKernels(KernelRegistry& registry);  // control_flow.cc: If, While
+void RegisterTransferKernels(KernelRegistry& registry);     // transfer.cc: Send, Recv
 
 }  // namespace tutti

@@ -118,7 +118,9 @@ class GraphRun {
       for (const Node* control : graph.nodes()[id]->control_inputs()) needed[control->id()] = true;
     }
     for (const auto& [output, value] : feeds_) {
-      TUTTI_ASSIGN_OR_RETURN(copies_[output], StandIn(value));
+      // A captured variable keeps its name, so that updates inside find it.
+      AttrList attrs = output.node->op() == "Arg" ? output.node->attrs() : AttrList();
+      TUTTI_ASSIGN_OR_RETURN(copies_[output], StandIn(value, std::move(attrs)));
       values_[output] = value;
     }
     for (int64_t id = 0; id < graph.size(); ++id) {
@@ -134,11 +136,11 @@ class GraphRun {
   }
 
  private:
-  absl::StatusOr<Output> StandIn(const Tensor& value) {
-    TUTTI_ASSIGN_OR_RETURN(
-        Node * node,
-        AddNode(concrete_,
-                {.op = "Arg", .attrs = {{"dtype", value.dtype()}, {"shape", value.shape()}}}));
+  absl::StatusOr<Output> StandIn(const Tensor& value, AttrList attrs = {}) {
+    SetAttr(attrs, "dtype", value.dtype());
+    SetAttr(attrs, "shape", value.shape());
+    TUTTI_ASSIGN_OR_RETURN(Node * node,
+                           AddNode(concrete_, {.op = "Arg", .attrs = std::move(attrs)}));
     return node->output();
   }
 

@@ -40,8 +40,9 @@ Output Print(Input x, std::string_view message = "", const PrintOptions& options
 // else_branch. The functions are called once each, now, and build what they return; only the chosen
 // one's nodes run. They use values of the graph around them as they are. Both return as many
 // values, at least one, of the same dtypes and compatible shapes. Nodes with effects (Assign,
-// Print) run with their branch whether or not what it returns needs them. A Variable used inside is
-// the variable itself: what is assigned to it inside is seen inside.
+// Print) run with their branch whether or not what it returns needs them. A Variable that a
+// branch updates is the variable itself there, so that it sees its own updates; one that it only
+// reads has the value from when the If starts.
 //
 //   Output y = If(Greater(x, 0.0f), [&] { return std::vector{Mul(x, x)}; },
 //                 [&] { return std::vector{Neg(x)}; })[0];
