@@ -189,6 +189,30 @@ TEST_F(ControlFlowTest, UpdatesVariablesInside) {
   EXPECT_EQ(session.Run(variable).scalar<float>(), 0.5f);
 }
 
+TEST_F(ControlFlowTest, GroupRunsAllAndAssertStops) {
+  const Output variable = Variable(
+      graph_, Initializer{kFloat32, {}, [](Graph& graph) { return Constant(graph, 0.0f); }}, "v");
+  const Node* checked = Assert(p_, Outputs{w_}, "p must hold");
+  std::vector<const Node*> nodes = {checked};
+  {
+    const ControlScope after(graph_, {checked});
+    nodes.push_back(AssignAdd(variable, w_).node);
+  }
+  const Node* all = Group(graph_, nodes);
+  Session session(graph_);
+  session.Initialize();
+  const Tensor w = Tensor::Scalar(2.0f);
+  session.RunTargets({{p_, Tensor::Scalar(true)}, {w_, w}}, {all});
+  EXPECT_EQ(session.Run(variable).scalar<float>(), 2.0f);
+  try {
+    session.RunTargets({{p_, Tensor::Scalar(false)}, {w_, w}}, {all});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("p must hold: the condition is false; w = float32 [] {2}"));
+  }
+  EXPECT_EQ(session.Run(variable).scalar<float>(), 2.0f);
+}
+
 TEST_F(ControlFlowTest, SeveralThreadsRunOneLoop) {
   const Output sum = Loop(n_, x_, w_)[1];
   Session session(graph_);

@@ -116,6 +116,18 @@ constexpr CoveredOp kCovered[] = {
     {"ClockLeave", "waits for other nodes", "tutti/kernels/sync_test.cc",
      "SyncTest.ClockBoundsTheLead"},
     // control
+    {"NoOp", "has neither inputs nor outputs", "tutti/runtime/control_flow_test.cc",
+     "ControlFlowTest.GroupRunsAllAndAssertStops"},
+    {"Assert", "has no outputs", "tutti/autodiff/control_grad_test.cc",
+     "ControlGradTest.ChecksFail"},
+    {"Print", "its effect is text", "tutti/autodiff/control_grad_test.cc",
+     "ControlGradTest.PrintAndCheckNumericsPassGradients"},
+    {"If", "its attributes are subgraphs", "tutti/autodiff/control_grad_test.cc",
+     "ControlGradTest.IfGradientOfBothBranches"},
+    {"While", "its attributes are subgraphs", "tutti/autodiff/control_grad_test.cc",
+     "ControlGradTest.WhileGradient"},
+    {"Arg", "stands for what If and While are given", "tutti/autodiff/control_grad_test.cc",
+     "ControlGradTest.WhileGradient"},
 };
 
 }  // namespace

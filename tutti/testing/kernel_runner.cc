@@ -120,7 +120,9 @@ class GraphRun {
     for (const auto& [output, value] : feeds_) {
       // A captured variable keeps its name, so that updates inside find it.
       AttrList attrs = output.node->op() == "Arg" ? output.node->attrs() : AttrList();
-      TUTTI_ASSIGN_OR_RETURN(copies_[output], StandIn(value, std::move(attrs)));
+      const bool named = output.index == 0 && !needed[output.node->id()];
+      TUTTI_ASSIGN_OR_RETURN(copies_[output],
+                             StandIn(value, std::move(attrs), named ? output.node->name() : ""));
       values_[output] = value;
     }
     for (int64_t id = 0; id < graph.size(); ++id) {
@@ -136,11 +138,12 @@ class GraphRun {
   }
 
  private:
-  absl::StatusOr<Output> StandIn(const Tensor& value, AttrList attrs = {}) {
+  absl::StatusOr<Output> StandIn(const Tensor& value, AttrList attrs = {},
+                                 const std::string& name = "") {
     SetAttr(attrs, "dtype", value.dtype());
     SetAttr(attrs, "shape", value.shape());
-    TUTTI_ASSIGN_OR_RETURN(Node * node,
-                           AddNode(concrete_, {.op = "Arg", .attrs = std::move(attrs)}));
+    TUTTI_ASSIGN_OR_RETURN(
+        Node * node, AddNode(concrete_, {.op = "Arg", .name = name, .attrs = std::move(attrs)}));
     return node->output();
   }
 
