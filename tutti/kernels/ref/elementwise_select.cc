@@ -1,6 +1,7 @@
 // Select, Cast and Clip.
 #include "tutti/device/device.h"
 #include "tutti/kernels/broadcast.h"
+#include "tutti/kernels/ref/convert.h"
 #include "tutti/kernels/ref/register.h"
 #include "tutti/kernels/ref/scalar.h"
 
@@ -32,17 +33,7 @@ absl::Status Select(KernelContext& context) {
 }
 
 absl::Status Cast(KernelContext& context) {
-  const Tensor& x = context.input(0);
-  Tensor& y = context.output(0);
-  VisitDType(x.dtype(), [&](auto from) {
-    using From = typename decltype(from)::type;
-    VisitDType(y.dtype(), [&](auto to) {
-      using To = typename decltype(to)::type;
-      const From* values = x.data<From>();
-      To* results = y.data<To>();
-      for (int64_t i = 0; i < x.elements(); ++i) results[i] = ref::ConvertTo<To>(values[i]);
-    });
-  });
+  ConvertElements(context.input(0), context.output(0), 0, context.input(0).elements());
   return absl::OkStatus();
 }
 
