@@ -3,6 +3,8 @@
 
 namespace tutti {
 
-void RegisterFusedRefKernels(KernelRegistry&) {}
+void RegisterFusedRefKernels(KernelRegistry& registry) {
+  RegisterFusedElementwiseRefKernel(registry);
+}
 
 }  // namespace tutti

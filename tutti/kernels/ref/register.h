@@ -31,5 +31,6 @@ void RegisterFusedRefKernels(KernelRegistry& registry);        // fused.cc
 // Parts of families that fill more than one file; the family's own function calls them.
 void RegisterElementwiseBinaryRefKernels(KernelRegistry& registry);
 void RegisterElementwiseSelectRefKernels(KernelRegistry& registry);
+void RegisterFusedElementwiseRefKernel(KernelRegistry& registry);
 
 }  // namespace tutti
