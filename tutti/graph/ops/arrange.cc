@@ -119,12 +119,13 @@ absl::Status InferSplit(InferContext& c) {
   for (int i = 0; i < parts; ++i) {
     const int64_t size = !sizes.empty() ? sizes[i] : dim == kUnknownDim ? kUnknownDim : dim / num;
     if (!sizes.empty() && size < 0) return c.Error("sizes[{}] is {}; expected 0 or more", i, size);
-    sum = CheckedAdd(sum, size).value_or(-1);
-    if (!sizes.empty() && (sum < 0 || (dim != kUnknownDim && sum > dim))) break;
-    c.SetOutput(i, c.dtype(0), x.WithDim(axis, size));
+    const auto next = CheckedAdd(sum, size);
+    if (!next) return c.Error("the sizes add up to more than 2^63");
+    sum = *next;
+    TUTTI_RETURN_IF_ERROR(SetChecked(c, i, c.dtype(0), x.WithDim(axis, size).dims()));
   }
   if (!sizes.empty() && dim != kUnknownDim && sum != dim) {
-    return c.Error("the sizes add up to {} or more, x is {}; expected {}, its dimension {}", sum,
+    return c.Error("the sizes add up to {}, x is {}; expected {}, its dimension {}", sum,
                    x.ToString(), dim, axis);
   }
   return absl::OkStatus();
@@ -309,8 +310,9 @@ Output Transpose(Input x, const std::vector<int64_t>& perm, std::string_view nam
   return OpBuilder("Transpose", name).In(x).Attr("perm", perm).Build();
 }
 
-Output Concat(std::span<const Output> values, int axis, std::string_view name) {
-  return OpBuilder("Concat", name).In(values).Attr("axis", axis).Build();
+Output Concat(std::span<const Output> values, int axis, std::string_view name,
+              std::source_location where) {
+  return OpBuilder("Concat", name).At(where).In(values).Attr("axis", axis).Build();
 }
 
 std::vector<Output> ConcatGrad(Input gradient, std::span<const Output> shapes, int axis,
@@ -331,8 +333,9 @@ Output Pad(Input x, const std::vector<int64_t>& paddings, double value, std::str
   return OpBuilder("Pad", name).In(x).Attr("paddings", paddings).Attr("value", value).Build();
 }
 
-Output Pack(std::span<const Output> values, int axis, std::string_view name) {
-  return OpBuilder("Pack", name).In(values).Attr("axis", axis).Build();
+Output Pack(std::span<const Output> values, int axis, std::string_view name,
+            std::source_location where) {
+  return OpBuilder("Pack", name).At(where).In(values).Attr("axis", axis).Build();
 }
 
 std::vector<Output> Unpack(Input x, int axis, std::string_view name) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <source_location>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -14,9 +15,11 @@ namespace tutti {
 Output Transpose(Input x, const std::vector<int64_t>& perm = {}, std::string_view name = "");
 
 // Joins values along `axis`; their other dimensions are equal.
-Output Concat(std::span<const Output> values, int axis, std::string_view name = "");
-inline Output Concat(std::initializer_list<Output> values, int axis, std::string_view name = "") {
-  return Concat(std::span(values.begin(), values.size()), axis, name);
+Output Concat(std::span<const Output> values, int axis, std::string_view name = "",
+              std::source_location where = std::source_location::current());
+inline Output Concat(std::initializer_list<Output> values, int axis, std::string_view name = "",
+                     std::source_location where = std::source_location::current()) {
+  return Concat(std::span(values.begin(), values.size()), axis, name, where);
 }
 
 // The parts of x along `axis`: `num` equal ones, which must divide the dimension.
@@ -56,9 +59,11 @@ Output Pad(Input x, const std::vector<int64_t>& paddings, double value = 0,
            std::string_view name = "");
 
 // Values of one shape stacked along a new dimension `axis`.
-Output Pack(std::span<const Output> values, int axis = 0, std::string_view name = "");
-inline Output Pack(std::initializer_list<Output> values, int axis = 0, std::string_view name = "") {
-  return Pack(std::span(values.begin(), values.size()), axis, name);
+Output Pack(std::span<const Output> values, int axis = 0, std::string_view name = "",
+            std::source_location where = std::source_location::current());
+inline Output Pack(std::initializer_list<Output> values, int axis = 0, std::string_view name = "",
+                   std::source_location where = std::source_location::current()) {
+  return Pack(std::span(values.begin(), values.size()), axis, name, where);
 }
 
 // The slices of x along `axis`, without that dimension. Its size must be known when the graph is

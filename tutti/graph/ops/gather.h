@@ -1,5 +1,6 @@
 #pragma once
 
+#include <source_location>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -63,7 +64,8 @@ std::vector<Output> DynamicPartition(Input data, Input partitions, int64_t num_p
 // The inverse: result[indices[m][i...]] = data[m][i...]. The first dimension is one more than the
 // largest index. Where an index repeats the last one wins; rows that no index names are zero.
 Output DynamicStitch(std::span<const Output> indices, std::span<const Output> data,
-                     std::string_view name = "");
+                     std::string_view name = "",
+                     std::source_location where = std::source_location::current());
 
 // The gradients of the above that are ops of their own. Shapes are integer vectors.
 

@@ -171,12 +171,12 @@ std::vector<Output> DynamicPartition(Input data, Input partitions, int64_t num_p
 }
 
 Output DynamicStitch(std::span<const Output> indices, std::span<const Output> data,
-                     std::string_view name) {
+                     std::string_view name, std::source_location where) {
   if (indices.size() != data.size()) {
     ThrowInvalidArgument(fmt::format("DynamicStitch: {} indices and {} data; expected equally many",
                                      indices.size(), data.size()));
   }
-  return OpBuilder("DynamicStitch", name).In(indices).In(data).Build();
+  return OpBuilder("DynamicStitch", name).At(where).In(indices).In(data).Build();
 }
 
 std::vector<Output> DynamicStitchGrad(Input gradient, std::span<const Output> indices,
