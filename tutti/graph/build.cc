@@ -63,6 +63,13 @@ absl::Status CheckInputs(const OpDef& def, const NodeSpec& spec) {
     return InvalidArgument("{} inputs given; expected {}{}", given,
                            def.variadic() ? "at least " : "", fixed);
   }
+  if (def.variadic()) {
+    const std::string& group = def.inputs.back();
+    const int size = 1 + int(std::count(group.begin(), group.end(), ','));
+    if ((given - fixed) % size != 0) {
+      return InvalidArgument("{} inputs given; expected {} and groups of {}", given, fixed, size);
+    }
+  }
   for (int i = 0; i < given; ++i) {
     if (!def.IsVariableInput(i)) continue;
     const Node& referred = *spec.inputs[i].node;

@@ -10,14 +10,41 @@ namespace tutti {
 
 int OpDef::fixed_inputs() const { return int(inputs.size()) - (variadic() ? 1 : 0); }
 
+namespace {
+
+// The names of a group that repeats: "&variable,gradient..." has two.
+std::vector<std::string_view> GroupNames(const OpDef& def) {
+  std::string_view rest = def.inputs.back();
+  rest.remove_suffix(3);
+  std::vector<std::string_view> names;
+  for (;;) {
+    const size_t comma = rest.find(',');
+    names.push_back(rest.substr(0, comma));
+    if (comma == std::string_view::npos) return names;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
+std::string_view WithoutMark(std::string_view name) {
+  return name.starts_with('&') ? name.substr(1) : name;
+}
+
+}  // namespace
+
 bool OpDef::IsVariableInput(int i) const {
-  return i < fixed_inputs() && inputs[i].starts_with('&');
+  const int fixed = fixed_inputs();
+  if (i < fixed) return inputs[i].starts_with('&');
+  if (!variadic() || inputs.back().find('&') == std::string::npos) return false;
+  const auto group = GroupNames(*this);
+  return group[size_t(i - fixed) % group.size()].starts_with('&');
 }
 
 std::string OpDef::InputName(int i) const {
-  if (i < fixed_inputs()) return inputs[i].substr(inputs[i].starts_with('&') ? 1 : 0);
-  const std::string& last = inputs.back();
-  return fmt::format("{}[{}]", last.substr(0, last.size() - 3), i - fixed_inputs());
+  const int fixed = fixed_inputs();
+  if (i < fixed || !variadic()) return std::string(WithoutMark(inputs[i]));
+  const auto group = GroupNames(*this);
+  const size_t k = size_t(i - fixed);
+  return fmt::format("{}[{}]", WithoutMark(group[k % group.size()]), k / group.size());
 }
 
 const AttrDef* OpDef::FindAttr(std::string_view attr_name) const {

@@ -41,7 +41,7 @@ class InferContext;
 struct OpDef {
   std::string name = {};
   // Input names, for messages. "&variable" must be a Variable node and is no read of its value;
-  // "values..." (last) takes any number. The count is checked before `infer` runs.
+  // "values..." (last) takes any number, "&variable,gradient..." any number of whole groups.
   std::vector<std::string> inputs = {};
   // The ops that a "&" input may name instead of Variable: a queue, a mutex.
   std::vector<std::string> refers_to = {};

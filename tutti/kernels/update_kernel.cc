@@ -278,28 +278,27 @@ class SparseUpdateKernel final : public UpdateKernelBase {
   std::vector<int64_t> group_begins_;                 // of equal row numbers, and the end
 };
 
-// _FusedApply; see InferFusedApply for its inputs.
 class FusedUpdateKernel final : public Kernel {
  public:
-  explicit FusedUpdateKernel(UpdateFunctionTable table) : table_(table) {}
+  FusedUpdateKernel(const UpdateOp& op, UpdateFunctionTable table) : op_(op), table_(table) {}
 
   absl::Status Prepare(PrepareContext& c) override {
     const Node& node = c.node();
-    op_ = FindUpdateOp(node.attr<std::string>("op"));
-    if (op_ == nullptr) return Internal("\"{}\" is no update", node.attr<std::string>("op"));
-    const auto& names = node.attr<std::vector<std::string>>("variables");
-    const auto& containers = node.attr<std::vector<std::string>>("containers");
     states_.clear();
     targets_.clear();
-    for (size_t i = 0; i < names.size(); ++i) {
-      states_.push_back(c.device().variables().FindOrCreate(containers[i], names[i]));
-      if (i % size_t(op_->references()) == 0) targets_.emplace_back();
-      targets_.back().states[targets_.back().count++] = states_.back().get();
+    for (int i = op_.fused_scalars(); i < node.num_inputs(); ++i) {
+      const int place = (i - op_.fused_scalars()) % (op_.references() + 1);
+      if (place == op_.references()) continue;  // the gradient
+      if (place == 0) targets_.emplace_back();
+      TUTTI_ASSIGN_OR_RETURN(auto state, VariableOf(node.input(i), c.device()));
+      targets_.back().states[targets_.back().count++] = state.get();
+      states_.push_back(std::move(state));
     }
     TUTTI_ASSIGN_OR_RETURN(lock_order_, LockOrder(states_));
     segments_.resize(targets_.size());
-    function_ = table_(op_->rule, c.input(0).dtype);
-    if (function_ == nullptr) return Internal("no loop for {}", NameOf(c.input(0).dtype));
+    const DType dtype = node.input(0).dtype();  // all inputs have one
+    function_ = table_(op_.rule, dtype);
+    if (function_ == nullptr) return Internal("no loop for {}", NameOf(dtype));
     fixed_ = FixedParameters(node);
     scaled_ = node.attr<bool>("scaled");
     return absl::OkStatus();
@@ -307,24 +306,24 @@ class FusedUpdateKernel final : public Kernel {
 
   absl::Status Compute(KernelContext& c) override {
     const int updates = int(targets_.size());
-    const int scale_input = updates + 1 + (op_->takes_step ? 1 : 0);
     UpdateParameters p = fixed_;
-    TUTTI_RETURN_IF_ERROR(ReadScalars(*op_, c.input(updates),
-                                      op_->takes_step ? &c.input(updates + 1) : nullptr,
-                                      scaled_ ? &c.input(scale_input) : nullptr, p));
+    TUTTI_RETURN_IF_ERROR(ReadScalars(op_, c.input(0), op_.takes_step ? &c.input(2) : nullptr,
+                                      scaled_ ? &c.input(1) : nullptr, p));
+    const auto gradient = [&](int i) -> const Tensor& {
+      return c.input(op_.fused_scalars() + (i + 1) * (op_.references() + 1) - 1);
+    };
     const VariableLocks locks(lock_order_);
     for (int i = 0; i < updates; ++i) {
-      const Tensor& gradient = c.input(i);
-      TUTTI_RETURN_IF_ERROR(targets_[i].Check({gradient.dtype(), gradient.shape()}));
+      TUTTI_RETURN_IF_ERROR(targets_[i].Check({gradient(i).dtype(), gradient(i).shape()}));
     }
     if (p.scale == 0) return absl::OkStatus();
     int64_t total = 0;
     for (int i = 0; i < updates; ++i) {
       Segment& segment = segments_[i];
       segment.begin = total;
-      segment.gradient = c.input(i).raw();
+      segment.gradient = gradient(i).raw();
       TUTTI_RETURN_IF_ERROR(targets_[i].MakeWritable(segment.data));
-      total += c.input(i).elements();
+      total += gradient(i).elements();
       segment.end = total;
     }
     const size_t size = SizeOf(c.input(0).dtype());
@@ -349,8 +348,8 @@ class FusedUpdateKernel final : public Kernel {
     const void* gradient = nullptr;
   };
 
+  const UpdateOp& op_;
   const UpdateFunctionTable table_;
-  const UpdateOp* op_ = nullptr;
   std::vector<std::shared_ptr<VariableState>> states_;
   std::vector<VariableState*> lock_order_;
   std::vector<Target> targets_;
@@ -373,10 +372,11 @@ void AddUpdateKernels(KernelRegistry& registry, std::string_view kind, std::vect
          .kind = std::string(kind),
          .dtypes = dtypes,
          .make = [&op, table] { return std::make_unique<SparseUpdateKernel>(op, table); }});
+    registry.Add(
+        {.op = op.fused_name(), .kind = std::string(kind), .dtypes = dtypes, .make = [&op, table] {
+           return std::make_unique<FusedUpdateKernel>(op, table);
+         }});
   }
-  registry.Add({.op = "_FusedApply", .kind = std::string(kind), .dtypes = dtypes, .make = [table] {
-                  return std::make_unique<FusedUpdateKernel>(table);
-                }});
 }
 
 }  // namespace tutti

@@ -262,53 +262,44 @@ TEST_P(EveryUpdate, SparseEqualsDenseOnItsRows) {
 }
 
 TEST_P(EveryUpdate, FusedEqualsSingle) {
-  Device device("/job:local/task:0/cpu:0", 2);
+  Device two_cores("/job:local/task:0/cpu:0", 2);
   const std::vector<Shape> shapes = {{5}, {0}, {30000}, {2, 3}, {}};
-  const int references = op().references();
-  NodeSpec fused{.op = "_FusedApply", .name = "fused"};
-  std::vector<std::string> names;
-  std::vector<Tensor> gradients;
+  OpBuilder builder(op().fused_name(), "fused");
+  builder.In(Scalar()).In(Scalar()).Attr("scaled", true);
+  std::vector<Tensor> inputs = {Tensor::Scalar<float>(0.1f), Tensor::Scalar<float>(0.5f)};
+  if (op().takes_step) {
+    builder.In(Scalar(kInt64));
+    inputs.push_back(Tensor::Scalar<int64_t>(3));
+  }
+  const Node* single_node = nullptr;
   for (size_t v = 0; v < shapes.size(); ++v) {
     const std::string suffix = fmt::format("_single{}", v);
     const ValueType type{kFloat32, shapes[v]};
     const std::vector<Tensor> state = RandomState(type);
-    gradients.push_back(Random(kFloat32, shapes[v], false));
-    NodeUnderTest single(device_, *MakeNode(false, type, suffix));
+    const Tensor gradient = Random(kFloat32, shapes[v], false);
+    single_node = MakeNode(false, type, suffix);
+    NodeUnderTest single(device_, *single_node);
     SetState(state, suffix);
-    ASSERT_TRUE(single.Run(Inputs({gradients.back()}), 0).ok());
-    for (int i = 0; i < references; ++i) {
-      names.push_back(fmt::format("{}_fused{}", Name(i), v));
-      Set(names.back(), state[i].Clone());
-      device.variables().FindOrCreate("", names.back())->Assign(state[i].Clone());
+    ASSERT_TRUE(single.Run(Inputs({gradient}), 0).ok());
+    for (int i = 0; i < op().references(); ++i) {
+      const std::string name = fmt::format("{}_fused{}", Name(i), v);
+      builder.In(MakeVariable(kFloat32, shapes[v], name));
+      inputs.emplace_back();
+      Set(name, state[i].Clone());
+      two_cores.variables().FindOrCreate("", name)->Assign(state[i].Clone());
     }
-    fused.inputs.push_back(Placeholder(graph_, kFloat32, shapes[v]));
+    builder.In(Placeholder(graph_, kFloat32, shapes[v]));
+    inputs.push_back(gradient);
   }
-  const Node* const model = MakeNode(false, {kFloat32, {1}}, "_model");
-  for (const AttrDef& attr : op().attrs) {
-    SetAttr(fused.attrs, attr.name, *model->FindAttr(attr.name));
-  }
-  std::vector<Tensor> inputs = gradients;
-  fused.inputs.push_back(Scalar());
-  inputs.push_back(Tensor::Scalar<float>(0.1f));
-  if (op().takes_step) {
-    fused.inputs.push_back(Scalar(kInt64));
-    inputs.push_back(Tensor::Scalar<int64_t>(3));
-  }
-  fused.inputs.push_back(Scalar());
-  inputs.push_back(Tensor::Scalar<float>(0.5f));
-  SetAttr(fused.attrs, "op", op().name);
-  SetAttr(fused.attrs, "variables", names);
-  SetAttr(fused.attrs, "containers", std::vector<std::string>(names.size()));
-  SetAttr(fused.attrs, "scaled", true);
-  const Node* const node = graph_.Add(fused);
-  NodeUnderTest on_one_core(device_, *node), on_two(device, *node);
-  ASSERT_TRUE(on_one_core.Run(inputs).ok());
-  ASSERT_TRUE(on_two.Run(inputs).ok());
+  for (const auto& [name, value] : single_node->attrs()) builder.Attr(name, value);
+  const Node* const node = builder.BuildNode();
+  ASSERT_TRUE(NodeUnderTest(device_, *node).Run(inputs).ok());
+  ASSERT_TRUE(NodeUnderTest(two_cores, *node).Run(inputs).ok());
   for (size_t v = 0; v < shapes.size(); ++v) {
     ExpectSameState(fmt::format("_single{}", v), fmt::format("_fused{}", v));
-    for (int i = 0; i < references; ++i) {
+    for (int i = 0; i < op().references(); ++i) {
       const std::string name = fmt::format("{}_fused{}", Name(i), v);
-      EXPECT_TRUE(device.variables().FindOrCreate("", name)->Read()->BitwiseEquals(Value(name)));
+      EXPECT_TRUE(two_cores.variables().FindOrCreate("", name)->Read()->BitwiseEquals(Value(name)));
     }
   }
 }

@@ -1,4 +1,5 @@
-// Many small updates become one node, _FusedApply, that works them off as one list.
+// Many small updates become one node (_FusedApplyAdam and its like) that works them off as one
+// list.
 //
 // Updates go together when they are of the same op with the same hyper-parameters, on the same
 // device, and either in the same bucket (attribute "_bucket", set by whoever made buckets of the
@@ -92,6 +93,8 @@ class Fuser {
     bool sparse = false;
     const UpdateOp* op = FindUpdateOp(node.op(), &sparse);
     if (op == nullptr || sparse || uses_.of(node.output(0)) > 0) return false;
+    // The fused op is chosen by the dtype of its first input.
+    if (node.input(op->learning_rate_input()).dtype() != node.type(0).dtype) return false;
     const int64_t elements = node.input(op->gradient_input()).shape().elements();
     const bool bucketed = node.HasAttr("_bucket");
     if (!bucketed && (elements < 0 || elements > kSmallElements)) return false;
@@ -129,33 +132,27 @@ class Fuser {
     for (const Node* member : group.members) waiting_.erase(member);
     const Node& first = *group.members[0];
     if (group.members.size() == 1) return copy_.Copy(first).status();
+    const UpdateOp& op = *group.op;
     NodeSpec fused;
-    fused.op = "_FusedApply";
+    fused.op = op.fused_name();
     fused.name = copy_.to().UniqueName(first.name() + "_fused");
     fused.device = first.device();
     fused.where = first.where();
-    std::vector<std::string> names;
-    std::vector<std::string> containers;
-    for (const VariableKey& key : group.variables) {
-      names.push_back(key.name);
-      containers.push_back(key.container);
-    }
+    const bool scaled = first.num_inputs() > op.gradient_input() + 1;
+    fused.inputs.push_back(copy_.Mapped(first.input(op.learning_rate_input())));
+    fused.inputs.push_back(
+        copy_.Mapped(first.input(scaled ? op.gradient_input() + 1 : op.learning_rate_input())));
+    if (op.takes_step) fused.inputs.push_back(copy_.Mapped(first.input(op.step_input())));
     for (const Node* member : group.members) {
       TUTTI_ASSIGN_OR_RETURN(const NodeSpec spec, copy_.SpecOf(*member));
-      fused.inputs.push_back(spec.inputs[group.op->gradient_input()]);
+      fused.inputs.insert(fused.inputs.end(), spec.inputs.begin(),
+                          spec.inputs.begin() + op.references());
+      fused.inputs.push_back(spec.inputs[op.gradient_input()]);
       for (const Node* control : spec.control_inputs) AddControl(fused, control);
-      // Reads of the variables come first, as they do for the single updates.
-      for (int i = 0; i < group.op->references(); ++i) AddControl(fused, spec.inputs[i].node);
     }
-    const std::vector<Output> scalars = Scalars(first, *group.op);
-    for (const Output& scalar : scalars) fused.inputs.push_back(copy_.Mapped(scalar));
-    for (const AttrDef& attr : group.op->attrs) {
+    for (const AttrDef& attr : op.attrs)
       SetAttr(fused.attrs, attr.name, *first.FindAttr(attr.name));
-    }
-    SetAttr(fused.attrs, "op", group.op->name);
-    SetAttr(fused.attrs, "variables", std::move(names));
-    SetAttr(fused.attrs, "containers", std::move(containers));
-    SetAttr(fused.attrs, "scaled", int(scalars.size()) > (group.op->takes_step ? 2 : 1));
+    SetAttr(fused.attrs, "scaled", scaled);
     if (const AttrValue* bucket = first.FindAttr("_bucket")) {
       SetAttr(fused.attrs, "_bucket", *bucket);
     }

@@ -28,12 +28,11 @@ TEST(FuseUpdates, GroupsSmallUpdatesOfOneKind) {
   EXPECT_EQ(Fused(kStart +
                   "ua = ApplyGradientDescent(a, rate, ga)\n"
                   "ub = ApplyGradientDescent(b, rate, gb)\n"
-                  "all = NoOp(^ua, ^ub)\n" +
+                  "all = NoOp() ^ua ^ub\n" +
                   kFeeds + "target all\n"),
             kStart +
-                "ua_fused = _FusedApply(ga, gb, rate, ^a, ^b) {containers=[\"\", \"\"], "
-                "op=\"ApplyGradientDescent\", scaled=false, variables=[\"a\", \"b\"]}\n"
-                "all = NoOp(^ua_fused)\n" +
+                "ua_fused = _FusedApplyGradientDescent(rate, rate, a, ga, b, gb) {scaled=false}\n"
+                "all = NoOp() ^ua_fused\n" +
                 kFeeds + "target all\n");
 }
 
@@ -45,9 +44,8 @@ TEST(FuseUpdates, KeepsSlotsAndAttributes) {
                   "ub = ApplyMomentum(b, mb, rate, gb, scale) {momentum=0.5}\n" +
                   kFeeds + "feed scale\ntarget ua, ub\n"),
             start +
-                "ua_fused = _FusedApply(ga, gb, rate, scale, ^a, ^ma, ^b, ^mb) "
-                "{containers=[\"\", \"\", \"\", \"\"], momentum=0.5, nesterov=false, "
-                "op=\"ApplyMomentum\", scaled=true, variables=[\"a\", \"ma\", \"b\", \"mb\"]}\n" +
+                "ua_fused = _FusedApplyMomentum(rate, scale, a, ma, ga, b, mb, gb) "
+                "{momentum=0.5, nesterov=false, scaled=true}\n" +
                 kFeeds + "feed scale\ntarget ua_fused\n");
 }
 
@@ -61,10 +59,10 @@ TEST(FuseUpdates, LeavesAloneWhatDiffers) {
   const std::string used = kStart +
                            "ua = ApplyGradientDescent(a, rate, ga)\n"
                            "ub = ApplyGradientDescent(b, rate, gb)\n" +
-                           kFeeds + "fetch ub\ntarget ua\n";
+                           kFeeds + "fetch ua\ntarget ub\n";
   const std::string one_after_the_other = kStart +
                                           "ua = ApplyGradientDescent(a, rate, ga)\n"
-                                          "later = Identity(gb, ^ua)\n"
+                                          "later = Identity(gb) ^ua\n"
                                           "ub = ApplyGradientDescent(b, rate, later)\n" +
                                           kFeeds + "target ub\n";
   const std::string same_variable = kStart +
@@ -96,8 +94,8 @@ TEST(FuseUpdates, LargeUpdatesAreFusedOnlyWithinABucket) {
                   "ub = ApplyGradientDescent(b, rate, gb) {_bucket=3}\n" +
                   kFeeds + "target ua\ntarget ub\n"),
             start +
-                "ua_fused = _FusedApply(ga, gb, rate, ^a, ^b) {_bucket=3, containers=[\"\", \"\"], "
-                "op=\"ApplyGradientDescent\", scaled=false, variables=[\"a\", \"b\"]}\n" +
+                "ua_fused = _FusedApplyGradientDescent(rate, rate, a, ga, b, gb) "
+                "{_bucket=3, scaled=false}\n" +
                 kFeeds + "target ua_fused\n");
 }
 

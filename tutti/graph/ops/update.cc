@@ -65,23 +65,18 @@ absl::Status InferUpdate(InferContext& c, const UpdateOp& op, bool sparse) {
   return absl::OkStatus();
 }
 
-// _FusedApply: what stands in for several updates of one kind. Inputs: the gradients, then
-// learning_rate, [step,] [scale]. "variables" and "containers" name variable and slots of each.
-absl::Status InferFusedApply(InferContext& c) {
-  const UpdateOp* op = FindUpdateOp(c.attr<std::string>("op"));
-  if (op == nullptr) return c.Error("\"{}\" is no update", c.attr<std::string>("op"));
-  const auto& variables = c.attr<std::vector<std::string>>("variables");
-  const int scalars = 1 + (op->takes_step ? 1 : 0) + (c.attr<bool>("scaled") ? 1 : 0);
-  const int updates = c.num_inputs() - scalars;
-  if (updates < 1 || variables.size() != size_t(updates) * size_t(op->references()) ||
-      c.attr<std::vector<std::string>>("containers").size() != variables.size()) {
-    return c.Error("{} variables for {} gradients of {}", variables.size(), updates, op->name);
-  }
-  for (int i = 0; i < updates; ++i) {
-    TUTTI_RETURN_IF_ERROR(c.RequireDType(i, c.dtype(0)));
+// What stands in for several updates of one kind; see update_table.h.
+absl::Status InferFused(InferContext& c, const UpdateOp& op) {
+  const int first = op.fused_scalars();
+  for (int i = 0; i < first; ++i) TUTTI_RETURN_IF_ERROR(RequireScalar(c, i));
+  for (int i = first; i < c.num_inputs(); ++i) {
     TUTTI_RETURN_IF_ERROR(c.RequireFloating(i));
+    TUTTI_RETURN_IF_ERROR(c.RequireDType(i, c.dtype(0)));
+    const int variable = i - (i - first) % (op.references() + 1);
+    if (!c.shape(i).CompatibleWith(c.shape(variable))) {
+      return c.Error("shapes differ: {}, {}", c.DescribeInput(variable), c.DescribeInput(i));
+    }
   }
-  for (int i = updates; i < c.num_inputs(); ++i) TUTTI_RETURN_IF_ERROR(RequireScalar(c, i));
   return absl::OkStatus();
 }
 
@@ -173,26 +168,20 @@ void RegisterUpdateOps(OpRegistry& registry) {
                     .stateful = true,
                     .provides_outputs = true});
     }
+    std::vector<std::string> fused_inputs = {"learning_rate", "scale"};
+    if (op.takes_step) fused_inputs.emplace_back("step");
+    std::string group = "&variable";
+    for (const std::string& slot : op.slots) group += ",&" + slot;
+    fused_inputs.push_back(group + ",gradient...");
+    std::vector<AttrDef> attrs = op.attrs;
+    attrs.emplace_back("scaled", false);
+    registry.Add({.name = op.fused_name(),
+                  .inputs = fused_inputs,
+                  .attrs = attrs,
+                  .infer = [&op](InferContext& c) { return InferFused(c, op); },
+                  .stateful = true,
+                  .internal = true});
   }
-  registry.Add({.name = "_FusedApply",
-                .inputs = {"inputs..."},
-                .attrs = {{"op", AttrType::kString},
-                          {"variables", AttrType::kStrings},
-                          {"containers", AttrType::kStrings},
-                          {"scaled", false},
-                          {"momentum", 0.0},
-                          {"nesterov", false},
-                          {"epsilon", 0.0},
-                          {"rho", 0.0},
-                          {"beta1", 0.0},
-                          {"beta2", 0.0},
-                          {"weight_decay", 0.0},
-                          {"l1", 0.0},
-                          {"l2", 0.0},
-                          {"beta", 0.0}},
-                .infer = InferFusedApply,
-                .stateful = true,
-                .internal = true});
 }
 
 Output ApplyGradientDescent(Input variable, Input learning_rate, Input gradient,
