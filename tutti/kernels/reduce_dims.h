@@ -54,7 +54,7 @@ class DimsCounter {
       index_[i] = 0;
     }
   }
-  // Goes to the n-th position.
+  // Goes to the n-th position. REQUIRES: no dimension is 0.
   void Seek(int64_t n) {
     offset_ = 0;
     for (int i = rank_ - 1; i >= 0; --i) {

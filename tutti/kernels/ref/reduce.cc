@@ -194,6 +194,7 @@ absl::Status ArgExtreme(KernelContext& c) {
 
 absl::Status Cumsum(KernelContext& c) {
   const Tensor& x = c.input(0);
+  if (x.elements() == 0) return absl::OkStatus();
   const int64_t axis = c.node->attr<int64_t>("axis");
   const bool exclusive = c.node->attr<bool>("exclusive");
   const bool reverse = c.node->attr<bool>("reverse");
