@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tutti/kernels/cpu/norm_loops.cc"
@@ -55,6 +56,22 @@ HWY_INLINE void ForEachVectorInTurns(int64_t count, V& even, V& odd, const Body&
   }
   for (; i + lanes <= count; i += lanes) body(i, Whole(), even);
   if (i < count) body(i, Part{size_t(count - i)}, odd);
+}
+
+// Calls body(position in the matrix, column, how to read, four?) for each vector of a row, where
+// the body takes the rows at that position: four of them, or one at the end. So sums by column go
+// through the L1 cache once in four rows.
+template <typename Body>
+HWY_INLINE void ForRowsByFour(int64_t rows, int64_t columns, const Body& body) {
+  int64_t r = 0;
+  for (; r + 4 <= rows; r += 4) {
+    ForEachVector(columns,
+                  [&](int64_t i, auto io) { body(r * columns + i, i, io, std::true_type()); });
+  }
+  for (; r < rows; ++r) {
+    ForEachVector(columns,
+                  [&](int64_t i, auto io) { body(r * columns + i, i, io, std::false_type()); });
+  }
 }
 
 HWY_INLINE float SumLanes(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
@@ -117,22 +134,26 @@ void ColumnMomentsLoop(const float* x, int64_t rows, int64_t columns, float* mea
   const D d;
   std::fill_n(mean, columns, 0.0f);
   std::fill_n(squares, columns, 0.0f);
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* row = x + r * columns;
-    ForEachVector(columns, [&](int64_t i, auto io) {
-      io.Store(hn::Add(io.Load(mean + i), io.Load(row + i)), mean + i);
-    });
-  }
+  ForRowsByFour(rows, columns, [&](int64_t at, int64_t i, auto io, auto four) {
+    V sum = io.Load(x + at);
+    if (four) {
+      const V pair = hn::Add(io.Load(x + at + 2 * columns), io.Load(x + at + 3 * columns));
+      sum = hn::Add(hn::Add(sum, io.Load(x + at + columns)), pair);
+    }
+    io.Store(hn::Add(io.Load(mean + i), sum), mean + i);
+  });
   const V share = hn::Set(d, rows > 0 ? 1.0f / float(rows) : 0);
   ForEachVector(columns,
                 [&](int64_t i, auto io) { io.Store(hn::Mul(io.Load(mean + i), share), mean + i); });
-  for (int64_t r = 0; r < rows; ++r) {
-    const float* row = x + r * columns;
-    ForEachVector(columns, [&](int64_t i, auto io) {
-      const V centred = hn::Sub(io.Load(row + i), io.Load(mean + i));
-      io.Store(hn::MulAdd(centred, centred, io.Load(squares + i)), squares + i);
-    });
-  }
+  ForRowsByFour(rows, columns, [&](int64_t at, int64_t i, auto io, auto four) {
+    const V mean_v = io.Load(mean + i);
+    V sum = io.Load(squares + i);
+    for (int64_t r = 0; r < (four ? 4 : 1); ++r) {
+      const V centred = hn::Sub(io.Load(x + at + r * columns), mean_v);
+      sum = hn::MulAdd(centred, centred, sum);
+    }
+    io.Store(sum, squares + i);
+  });
 }
 
 void ScaleColumnsLoop(const float* x, const float* factor, const float* shift, int64_t rows,
@@ -148,14 +169,18 @@ void ColumnGradientSumsLoop(const float* dy, const float* x, const float* mean, 
                             int64_t columns, float* sum, float* centred_sum) {
   std::fill_n(sum, columns, 0.0f);
   std::fill_n(centred_sum, columns, 0.0f);
-  for (int64_t r = 0; r < rows; ++r, dy += columns, x += columns) {
-    ForEachVector(columns, [&](int64_t i, auto io) {
-      const V g = io.Load(dy + i);
-      const V centred = hn::Sub(io.Load(x + i), io.Load(mean + i));
-      io.Store(hn::Add(io.Load(sum + i), g), sum + i);
-      io.Store(hn::MulAdd(g, centred, io.Load(centred_sum + i)), centred_sum + i);
-    });
-  }
+  ForRowsByFour(rows, columns, [&](int64_t at, int64_t i, auto io, auto four) {
+    const V mean_v = io.Load(mean + i);
+    V plain = io.Load(sum + i);
+    V weighted = io.Load(centred_sum + i);
+    for (int64_t r = 0; r < (four ? 4 : 1); ++r) {
+      const V g = io.Load(dy + at + r * columns);
+      plain = hn::Add(plain, g);
+      weighted = hn::MulAdd(g, hn::Sub(io.Load(x + at + r * columns), mean_v), weighted);
+    }
+    io.Store(plain, sum + i);
+    io.Store(weighted, centred_sum + i);
+  });
 }
 
 void CombineColumnsLoop(const float* dy, const float* x, const float* a, const float* b,

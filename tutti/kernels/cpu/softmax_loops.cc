@@ -1,7 +1,6 @@
 // Each row is read from memory once: its largest element, its exponentials and their sum, and the
 // division follow each other while it stays in the L1 cache. Two accumulators hide the latency of
-// the sums. A NaN or infinity makes NaN of its row, as in the reference: Highway's exponential
-// would turn it into 0.
+// the sums. A NaN or infinity makes NaN of its row, as in the reference.
 #include "tutti/kernels/cpu/softmax_loops.h"
 
 #include <cmath>
@@ -47,7 +46,27 @@ HWY_INLINE void ForEachVector(int64_t count, const Body& body) {
 
 HWY_INLINE float SumLanes(V v) { return hn::GetLane(hn::SumOfLanes(D(), v)); }
 
-HWY_INLINE V SafeExp(V x) { return hn::IfThenElse(hn::IsNaN(x), x, hn::Exp(D(), x)); }
+// exp(x) for x <= 0, NaN for NaN, within 2 units in the last place; 0 where the result would be
+// smaller than normal numbers are. 2^n times a polynomial in the rest of x, which lies within
+// ln(2) / 2 of 0; its coefficients are a least-squares fit of the relative error, 4e-9 at most.
+// About twice as fast as an exponential for all x.
+HWY_INLINE V ExpOfNegative(V x) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504f)));
+  // ln(2) in two parts, of which the first has so few bits that n times it is exact.
+  const V high = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
+  const V r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), high);
+  const V r2 = hn::Mul(r, r);
+  const V c23 = hn::MulAdd(r, hn::Set(d, 0.166665182f), hn::Set(d, 0.499999886f));
+  const V c45 = hn::MulAdd(r, hn::Set(d, 0.00836895178f), hn::Set(d, 0.0416695387f));
+  const V tail = hn::MulAdd(r2, hn::MulAdd(r2, hn::Set(d, 0.00137512791f), c45), c23);
+  const V p = hn::MulAdd(r2, tail, hn::Add(r, hn::Set(d, 1.0f)));
+  // 2^n, from its exponent bits.
+  const auto bits = hn::ShiftLeft<23>(hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127)));
+  const V result = hn::Mul(p, hn::BitCast(d, bits));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(d, -87.0f)), result);
+}
 
 HWY_INLINE float Largest(const float* x, int64_t classes) {
   const D d;
@@ -74,8 +93,8 @@ HWY_INLINE float ExpAndSum(const float* x, float largest, int64_t classes, float
   V a = hn::Zero(d), b = hn::Zero(d);
   int64_t i = 0;
   for (; i + 2 * lanes <= classes; i += 2 * lanes) {
-    const V e0 = SafeExp(hn::Sub(hn::LoadU(d, x + i), shift));
-    const V e1 = SafeExp(hn::Sub(hn::LoadU(d, x + i + lanes), shift));
+    const V e0 = ExpOfNegative(hn::Sub(hn::LoadU(d, x + i), shift));
+    const V e1 = ExpOfNegative(hn::Sub(hn::LoadU(d, x + i + lanes), shift));
     if (kStore) {
       hn::StoreU(e0, d, y + i);
       hn::StoreU(e1, d, y + i + lanes);
@@ -84,13 +103,13 @@ HWY_INLINE float ExpAndSum(const float* x, float largest, int64_t classes, float
     b = hn::Add(b, e1);
   }
   for (; i + lanes <= classes; i += lanes) {
-    const V e = SafeExp(hn::Sub(hn::LoadU(d, x + i), shift));
+    const V e = ExpOfNegative(hn::Sub(hn::LoadU(d, x + i), shift));
     if (kStore) hn::StoreU(e, d, y + i);
     a = hn::Add(a, e);
   }
   if (i < classes) {
     const size_t tail = size_t(classes - i);
-    const V e = SafeExp(hn::Sub(LoadTail(d, x + i, tail, none), shift));
+    const V e = ExpOfNegative(hn::Sub(LoadTail(d, x + i, tail, none), shift));
     if (kStore) StoreTail(e, d, y + i, tail);
     // Beside an infinite maximum the lanes behind the row are no zeros.
     b = hn::Add(b, hn::IfThenElseZero(hn::FirstN(d, tail), e));
@@ -148,7 +167,9 @@ void LogSoftmaxGradLoop(const float* y, const float* dy, int64_t rows, int64_t c
                   [&](int64_t i, auto io) { sums = hn::Add(sums, io.Load(dy + i, zero)); });
     const V sum = hn::Set(d, SumLanes(sums));
     ForEachVector(classes, [&](int64_t i, auto io) {
-      const V p = SafeExp(io.Load(y + i, zero));
+      // y is the logarithm of a probability, but nothing keeps callers from giving more.
+      const V log_p = io.Load(y + i, zero);
+      const V p = hn::IfThenElse(hn::IsNaN(log_p), log_p, hn::Exp(d, log_p));
       io.Store(hn::NegMulAdd(p, sum, io.Load(dy + i, zero)), dx + i);
     });
   }
@@ -185,7 +206,7 @@ void SoftmaxCrossEntropyLoop(const float* x, const float* labels, int64_t rows, 
     loss[r] = SumLanes(losses);
     const V factor = hn::Set(d, SumLanes(weights) / sum);
     ForEachVector(classes, [&](int64_t i, auto io) {
-      const V e = SafeExp(hn::Sub(io.Load(x + i, shift), shift));
+      const V e = ExpOfNegative(hn::Sub(io.Load(x + i, shift), shift));
       io.Store(hn::MulSub(e, factor, io.Load(labels + i, zero)), backprop + i);
     });
   }
@@ -196,7 +217,7 @@ void SigmoidCrossEntropyLoop(const float* x, const float* z, int64_t count, floa
   const V zero = hn::Zero(d);
   ForEachVector(count, [&](int64_t i, auto io) {
     const V logit = io.Load(x + i, zero);
-    const V softness = hn::Log1p(d, SafeExp(hn::Neg(hn::Abs(logit))));
+    const V softness = hn::Log1p(d, ExpOfNegative(hn::Neg(hn::Abs(logit))));
     // max(x, 0) - x z, where the zero stands second so that a NaN goes through.
     const V linear = hn::NegMulAdd(logit, io.Load(z + i, zero),
                                    hn::IfThenElse(hn::Lt(logit, zero), zero, logit));
