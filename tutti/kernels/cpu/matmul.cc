@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "tutti/device/device.h"
+#include "tutti/kernels/cpu/fused_matrix.h"
 #include "tutti/kernels/cpu/gemm.h"
 #include "tutti/kernels/cpu/register.h"
 
@@ -17,23 +18,26 @@ class MatMulKernel final : public Kernel {
   absl::Status Prepare(PrepareContext& ctx) override {
     transpose_a_ = ctx.node().attr<bool>("transpose_a");
     transpose_b_ = ctx.node().attr<bool>("transpose_b");
+    const Shape& a = ctx.input(0).shape;
+    const Shape& c = ctx.output(0).shape;
+    if (a.rank() == 2 && a.IsFullyKnown() && c.IsFullyKnown()) {
+      ctx.SetScratchBytes(GemmOf(a, c).ScratchBytes());
+    }
     return absl::OkStatus();
   }
 
   absl::Status Compute(KernelContext& ctx) override {
-    const Shape& a = ctx.input(0).shape();
     const Shape& c = ctx.output(0).shape();
-    const Gemm gemm = {.m = c.dim(-2),
-                       .n = c.dim(-1),
-                       .k = a.dim(transpose_a_ ? -2 : -1),
-                       .transpose_a = transpose_a_,
-                       .transpose_b = transpose_b_};
+    const Gemm gemm = GemmOf(ctx.input(0).shape(), c);
     int64_t batch = 1;
     for (int i = 0; i + 2 < c.rank(); ++i) batch *= c.dim(i);
     const float* a_data = ctx.input(0).data<float>();
     const float* b_data = ctx.input(1).data<float>();
     float* c_data = ctx.output(0).data<float>();
-    if (batch == 1) return gemm.Run(a_data, b_data, c_data);
+    if (batch == 1) {
+      const bool room = ctx.scratch().size() >= gemm.ScratchBytes();
+      return gemm.Run(a_data, b_data, c_data, room ? ctx.scratch().data() : nullptr);
+    }
     std::mutex mutex;
     absl::Status status;
     // A share of at least about 20 us of work is worth a second core.
@@ -53,6 +57,14 @@ class MatMulKernel final : public Kernel {
   }
 
  private:
+  Gemm GemmOf(const Shape& a, const Shape& c) const {
+    return {.m = c.dim(-2),
+            .n = c.dim(-1),
+            .k = a.dim(transpose_a_ ? -2 : -1),
+            .transpose_a = transpose_a_,
+            .transpose_b = transpose_b_};
+  }
+
   bool transpose_a_ = false;
   bool transpose_b_ = false;
 };
@@ -62,6 +74,7 @@ class MatMulKernel final : public Kernel {
 void RegisterMatMulCpuKernels(KernelRegistry& registry) {
   AddKernel<MatMulKernel>(registry, "MatMul", "cpu", {kFloat32});
   AddKernel<MatMulKernel>(registry, "BatchMatMul", "cpu", {kFloat32});
+  RegisterFusedMatrixCpuKernels(registry);
 }
 
 }  // namespace tutti

@@ -1,0 +1,10 @@
+#pragma once
+
+#include "tutti/device/kernel_registry.h"
+
+namespace tutti {
+
+// _FusedMatMul and _Reorder; called by RegisterMatMulCpuKernels. (_FusedConv2D is Conv2D's kernel.)
+void RegisterFusedMatrixCpuKernels(KernelRegistry& registry);
+
+}  // namespace tutti
