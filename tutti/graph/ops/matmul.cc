@@ -1,6 +1,7 @@
 #include "tutti/graph/ops/matmul.h"
 
 #include "tutti/graph/build.h"
+#include "tutti/graph/ops/fused_matrix.h"
 #include "tutti/graph/ops/register.h"
 
 namespace tutti {
@@ -71,6 +72,7 @@ void RegisterMatMulOps(OpRegistry& registry) {
                 .attrs = {{"transpose_a", false}, {"transpose_b", false}},
                 .infer = InferMatMul,
                 .gradient = Gradient::kDefined});
+  RegisterFusedMatrixOps(registry);
   registry.Add({.name = "BatchMatMul",
                 .inputs = {"a", "b"},
                 .attrs = {{"transpose_a", false}, {"transpose_b", false}},

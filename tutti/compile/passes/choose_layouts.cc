@@ -1,0 +1,189 @@
+// Gives images the layouts that convolutions are fastest with, and keeps them so along chains.
+//
+// One walk forward. A kernel with a wish (a convolution) gets what it wishes for: an input that
+// lies otherwise goes through a _Reorder, and its output lies as wished. A kernel that works in any
+// layout (element-wise, pooling, a bias) takes the one that most of its bytes come in, so that a
+// chain of convolution, activation, pooling and convolution stays blocked, and so does its way
+// back. All other kernels get row-major. A value is reordered at most once into each layout. What
+// leaves the plan (fetched, sent, written to a variable) is row-major, since only kernels without a
+// wish do that, and a fetched value is never made in another layout.
+//
+// Runs last: it leaves the notes _input_layouts and _output_layouts, a layout's tag for each, ""
+// being row-major, for the step plan.
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tutti/compile/passes/passes.h"
+#include "tutti/device/kernel_registry.h"
+#include "tutti/graph/build.h"
+
+namespace tutti {
+namespace {
+
+// Kernels that take images (rank 4) row-major or with channels in blocks, all of them alike.
+bool FollowsImages(const Node& node) {
+  static const std::unordered_set<std::string> ops = {
+      "AvgPool",       "AvgPoolGrad",       "BiasAdd", "BiasAddGrad",
+      "GlobalAvgPool", "GlobalAvgPoolGrad", "MaxPool", "MaxPoolGrad"};
+  return ops.contains(node.op()) && KernelDType(node) == kFloat32;
+}
+
+class LayoutChooser {
+ public:
+  LayoutChooser(const Program& program, const PassContext& context)
+      : program_(program),
+        kind_(context.device != nullptr ? context.device->type() : "cpu"),
+        copy_(program),
+        fetched_(program.fetches.begin(), program.fetches.end()) {}
+
+  absl::StatusOr<Program> Run() {
+    for (const auto& node : program_.graph->nodes()) {
+      TUTTI_RETURN_IF_ERROR(Visit(*node));
+    }
+    return copy_.Finish();
+  }
+
+ private:
+  // The layouts that a node will have.
+  struct Choice {
+    std::vector<Layout> inputs;
+    std::vector<Layout> outputs;
+  };
+
+  absl::Status Visit(const Node& node) {
+    TUTTI_ASSIGN_OR_RETURN(NodeSpec spec, copy_.SpecOf(node));
+    const Choice choice = Choose(node, spec.inputs);
+    for (size_t i = 0; i < spec.inputs.size(); ++i) {
+      TUTTI_ASSIGN_OR_RETURN(spec.inputs[i], InLayout(spec.inputs[i], choice.inputs[i], node));
+    }
+    Note(spec.attrs, "_input_layouts", choice.inputs);
+    Note(spec.attrs, "_output_layouts", choice.outputs);
+    TUTTI_ASSIGN_OR_RETURN(Node * made, copy_.AddAs(node, std::move(spec)));
+    for (int i = 0; i < made->num_outputs(); ++i) layout_[made->output(i)] = choice.outputs[i];
+    return absl::OkStatus();
+  }
+
+  Choice Choose(const Node& node, const std::vector<Output>& inputs) {
+    Choice choice = {std::vector<Layout>(inputs.size()),
+                     std::vector<Layout>(size_t(node.num_outputs()))};
+    if (!AllKnown(node)) return choice;
+    const KernelDef* kernel = KernelRegistry::Global().Find(node.op(), kind_, KernelDType(node));
+    if (kernel == nullptr) return choice;
+    if (kernel->layout_wish) {
+      Wish(node, *kernel, choice);
+    } else if (kernel->any_layout || FollowsImages(node)) {
+      Follow(node, inputs, choice);
+    }
+    return choice;
+  }
+
+  static bool AllKnown(const Node& node) {
+    for (const Output& input : node.inputs()) {
+      if (!input.shape().IsFullyKnown()) return false;
+    }
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      if (!node.type(i).shape.IsFullyKnown()) return false;
+    }
+    return true;
+  }
+
+  bool Fetched(const Node& node) const {
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      if (fetched_.contains(node.output(i))) return true;
+    }
+    return false;
+  }
+
+  void Wish(const Node& node, const KernelDef& kernel, Choice& choice) const {
+    std::vector<ValueType> inputs, outputs;
+    for (const Output& input : node.inputs()) inputs.push_back({input.dtype(), input.shape()});
+    for (int i = 0; i < node.num_outputs(); ++i) outputs.push_back(node.type(i));
+    LayoutWish wish = kernel.layout_wish(node, inputs, outputs);
+    choice.inputs = std::move(wish.inputs);
+    if (!Fetched(node)) choice.outputs = std::move(wish.outputs);
+  }
+
+  // The layout of most bytes among the inputs that have one; blocked if in doubt, because the next
+  // convolution will ask for it.
+  void Follow(const Node& node, const std::vector<Output>& inputs, Choice& choice) const {
+    if (Fetched(node)) return;
+    const bool images = FollowsImages(node);
+    const auto takes = [&](const ValueType& type) {
+      if (type.dtype != kFloat32) return false;
+      return images ? type.shape.rank() == 4 : type.shape == node.type(0).shape;
+    };
+    std::map<std::string, int64_t> votes;
+    for (const Output& input : inputs) {
+      const ValueType type = {input.dtype(), input.shape()};
+      if (takes(type)) {
+        votes[LayoutIs(input).tag()] += type.shape.elements();
+      } else if (!images && input.shape().elements() != 1) {
+        return;  // an operand is spread over the others: only row-major tells how
+      }
+    }
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      if (!images && node.type(i).shape != node.type(0).shape) return;
+    }
+    Layout best;
+    for (const auto& [tag, count] : votes) {
+      if (!tag.empty() && count >= votes[""]) best = Layout(tag);
+    }
+    if (best.row_major()) return;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (takes({inputs[i].dtype(), inputs[i].shape()})) choice.inputs[i] = best;
+    }
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      if (takes(node.type(i))) choice.outputs[size_t(i)] = best;
+    }
+  }
+
+  Layout LayoutIs(Output output) const {
+    const auto it = layout_.find(output);
+    return it == layout_.end() ? Layout() : it->second;
+  }
+
+  // `value` in `layout`, through a _Reorder unless it lies so already.
+  absl::StatusOr<Output> InLayout(Output value, const Layout& layout, const Node& reader) {
+    const Layout from = LayoutIs(value);
+    if (from == layout) return value;
+    Output& reordered = reordered_[value][layout.tag()];
+    if (reordered) return reordered;
+    NodeSpec spec = {.op = "_Reorder",
+                     .name = copy_.to().UniqueName(value.node->name() + "/reorder"),
+                     .inputs = {value},
+                     .device = reader.device(),
+                     .where = reader.where()};
+    Note(spec.attrs, "_input_layouts", {from});
+    Note(spec.attrs, "_output_layouts", {layout});
+    TUTTI_ASSIGN_OR_RETURN(Node * node, AddNode(copy_.to(), std::move(spec)));
+    reordered = node->output();
+    layout_[reordered] = layout;
+    return reordered;
+  }
+
+  static void Note(AttrList& attrs, std::string_view name, const std::vector<Layout>& layouts) {
+    std::vector<std::string> tags;
+    bool any = false;
+    for (const Layout& layout : layouts) {
+      tags.push_back(layout.tag());
+      any = any || !layout.row_major();
+    }
+    if (any) SetAttr(attrs, name, std::move(tags));
+  }
+
+  const Program& program_;
+  const std::string kind_;
+  ProgramCopy copy_;
+  std::unordered_set<Output, OutputHash> fetched_;
+  std::unordered_map<Output, Layout, OutputHash> layout_;  // of outputs in the copy
+  std::unordered_map<Output, std::map<std::string, Output>, OutputHash> reordered_;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> ChooseLayouts(const Program& program, const PassContext& context) {
+  return LayoutChooser(program, context).Run();
+}
+
+}  // namespace tutti

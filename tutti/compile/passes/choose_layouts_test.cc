@@ -1,0 +1,129 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tutti/compile/passes/pass_testing.h"
+#include "tutti/device/kernel_registry.h"
+#include "tutti/graph/op_def.h"
+#include "tutti/kernels/register.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// Which layouts oneDNN likes depends on the machine, so the pass is tested with kernels that always
+// wish for the same.
+class Nothing final : public Kernel {
+ public:
+  absl::Status Compute(KernelContext&) override { return absl::OkStatus(); }
+};
+
+void AddTestOps() {
+  [[maybe_unused]] static const bool done = [] {
+    for (const char* name : {"TestConv", "TestNeg", "TestPlain"}) {
+      OpRegistry::Global().Add({.name = name, .inputs = {"xs..."}, .infer = [](InferContext& c) {
+                                  c.SetOutput(0, c.dtype(0), c.shape(0));
+                                  return absl::OkStatus();
+                                }});
+      KernelDef def = {
+          .op = name, .kind = "cpu", .make = [] { return std::make_unique<Nothing>(); }};
+      const std::string_view op = name;
+      if (op == "TestConv") {
+        def.layout_wish = [](const Node& node, std::span<const ValueType>,
+                             std::span<const ValueType>) {
+          return LayoutWish{std::vector<Layout>(size_t(node.num_inputs()), Layout("aDbc8d")),
+                            {Layout("aDbc8d")}};
+        };
+      }
+      def.any_layout = op == "TestNeg";
+      KernelRegistry::Global().Add(std::move(def));
+    }
+    return true;
+  }();
+}
+
+std::string After(std::string_view text) {
+  RegisterCpuKernels();
+  AddTestOps();
+  return TextAfter(ChooseLayouts, text);
+}
+
+TEST(ChooseLayouts, AChainStaysBlockedAndEndsRowMajor) {
+  EXPECT_EQ(
+      After(R"(
+x = Placeholder() {dtype=float32, shape=[2, 4, 4, 8]}
+v = Placeholder() {dtype=float32, shape=[8]}
+a = TestConv(x)
+b = TestNeg(a)
+c = BiasAdd(b, v)
+d = TestConv(c)
+y = TestPlain(d)
+feed x
+feed v
+fetch y
+)"),
+      "x = Placeholder() {dtype=float32, shape=[2, 4, 4, 8]}\n"
+      "v = Placeholder() {dtype=float32, shape=[8]}\n"
+      "x/reorder = _Reorder(x) {_output_layouts=strings [\"aDbc8d\"]}\n"
+      "a = TestConv(x/reorder) {_input_layouts=strings [\"aDbc8d\"], "
+      "_output_layouts=strings [\"aDbc8d\"]}\n"
+      "b = TestNeg(a) {_input_layouts=strings [\"aDbc8d\"], _output_layouts=strings [\"aDbc8d\"]}\n"
+      "c = BiasAdd(b, v) {_input_layouts=strings [\"aDbc8d\", \"\"], _output_layouts=strings "
+      "[\"aDbc8d\"]}\n"
+      "d = TestConv(c) {_input_layouts=strings [\"aDbc8d\"], _output_layouts=strings "
+      "[\"aDbc8d\"]}\n"
+      "d/reorder = _Reorder(d) {_input_layouts=strings [\"aDbc8d\"]}\n"
+      "y = TestPlain(d/reorder)\n"
+      "feed x\nfeed v\nfetch y\n");
+}
+
+TEST(ChooseLayouts, WhatIsFetchedIsRowMajor) {
+  const std::string text = After(R"(
+x = Placeholder() {dtype=float32, shape=[2, 4, 4, 8]}
+a = TestConv(x)
+b = TestNeg(a)
+feed x
+fetch a
+fetch b
+)");
+  EXPECT_THAT(text, HasSubstr("a = TestConv(x/reorder) {_input_layouts=strings [\"aDbc8d\"]}\n"));
+  EXPECT_THAT(text, HasSubstr("b = TestNeg(a)\n"));
+}
+
+TEST(ChooseLayouts, ReordersOnceForSeveralReaders) {
+  const std::string text = After(R"(
+x = Placeholder() {dtype=float32, shape=[2, 4, 4, 8]}
+a = TestConv(x)
+p = TestPlain(a)
+q = TestPlain(a)
+feed x
+fetch p
+fetch q
+)");
+  EXPECT_THAT(text, HasSubstr("p = TestPlain(a/reorder)"));
+  EXPECT_THAT(text, HasSubstr("q = TestPlain(a/reorder)"));
+  EXPECT_THAT(text, Not(HasSubstr("reorder_1")));
+}
+
+TEST(ChooseLayouts, SpreadOperandsForceRowMajor) {
+  const std::string text = After(R"(
+x = Placeholder() {dtype=float32, shape=[2, 4, 4, 8]}
+v = Placeholder() {dtype=float32, shape=[8]}
+s = Placeholder() {dtype=float32, shape=[]}
+a = TestConv(x)
+p = TestNeg(a, v)
+q = TestNeg(a, s)
+r = TestPlain(p, q)
+feed x
+feed v
+feed s
+fetch r
+)");
+  EXPECT_THAT(text, HasSubstr("p = TestNeg(a/reorder, v)\n"));
+  EXPECT_THAT(text, HasSubstr("q = TestNeg(a, s) {_input_layouts=strings [\"aDbc8d\", \"\"], "
+                              "_output_layouts=strings [\"aDbc8d\"]}\n"));
+}
+
+}  // namespace
+}  // namespace tutti
