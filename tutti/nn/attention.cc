@@ -32,10 +32,10 @@ void RequireSequence(const Input& x, std::string_view what) {
   }
 }
 
-// [batch, length, heads * size] -> [batch, heads, length, size].
-Output SplitHeads(Output x, int64_t heads) {
+// [batch, length, width] -> [batch, heads, length, width / heads].
+Output SplitHeads(Output x, int64_t width, int64_t heads) {
+  const int64_t size = width / heads;
   const Shape& shape = x.shape();
-  const int64_t size = shape[2] / heads;
   Output split;
   if (shape[0] >= 0 || shape[1] >= 0) {
     split = Reshape(x, Shape{shape[0], shape[1], heads, size});
@@ -47,12 +47,9 @@ Output SplitHeads(Output x, int64_t heads) {
   return Transpose(split, {0, 2, 1, 3});
 }
 
-// [batch, heads, length, size] -> [batch, length, heads * size], shaped like `like`.
-Output JoinHeads(Output x, Output like) {
-  const Output turned = Transpose(x, {0, 2, 1, 3});
-  const Shape& shape = like.shape();
-  if (shape[0] >= 0 || shape[1] >= 0) return Reshape(turned, shape);
-  return Reshape(turned, Input(ShapeOf(like)));
+// [batch, heads, length, size] -> [batch * length, width].
+Output JoinHeads(Output x, int64_t width) {
+  return Reshape(Transpose(x, {0, 2, 1, 3}), Shape{-1, width});
 }
 
 // bool [queries, keys]: key <= query.
@@ -87,9 +84,11 @@ Output MultiHeadAttention(Input x, const AttentionOptions& options, std::string_
                               SplitHeads(key, options.heads), {.transpose_b = true});
   if (options.causal) scores = Select(CausalMask(scores), scores, kMasked);
   if (options.mask) scores = Select(Input(options.mask, x.where()), scores, kMasked);
-  const Output weights = Dropout(Softmax(scores), options.dropout, {.training = options.training});
-  const Output context = BatchMatMul(weights, SplitHeads(value, options.heads));
-  return Dense(JoinHeads(context, query), width, dense, "output");
+  const Output weights =
+      nn::Dropout(Softmax(scores), options.dropout, {.training = options.training});
+  const Output context = BatchMatMul(weights, SplitHeads(value, width, options.heads));
+  const Output result = Dense(JoinHeads(context, width), width, dense, "output");
+  return UnmergeLeading(result, x.output(), 1);
 }
 
 }  // namespace tutti::nn

@@ -49,12 +49,12 @@ struct Fans {
 
 Fans FansOf(const Shape& shape) {
   Fans fans;
-  const int rank = shape.rank();
-  if (rank == 0) return fans;
+  const auto dims = shape.dims();
+  if (dims.empty()) return fans;
   double field = 1;
-  for (int i = 0; i < rank - 2; ++i) field *= double(shape[i]);
-  fans.out = field * double(shape[rank - 1]);
-  fans.in = rank == 1 ? fans.out : field * double(shape[rank - 2]);
+  for (size_t i = 0; i + 2 < dims.size(); ++i) field *= double(dims[i]);
+  fans.out = field * double(dims.back());
+  fans.in = dims.size() == 1 ? fans.out : field * double(dims[dims.size() - 2]);
   return {std::max(fans.in, 1.0), std::max(fans.out, 1.0)};
 }
 

@@ -10,6 +10,7 @@
 #include "tutti/base/status.h"
 #include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/shape.h"
+#include "tutti/graph/ops/source.h"
 
 namespace tutti::nn {
 namespace {
@@ -96,7 +97,9 @@ Output UnmergeLeading(Input y, Output x, int kept) {
   // One unknown dimension is what Reshape can find by itself; for more it must look at x.
   if (std::count(dims.begin(), dims.end(), kUnknownDim) <= 1) return Reshape(y, Shape(dims));
   const Output front = Slice(ShapeOf(x), std::vector<int64_t>{0}, std::vector<int64_t>{leading});
-  const Output back = Slice(ShapeOf(y), std::vector<int64_t>{1}, std::vector<int64_t>{-1});
+  const std::vector<int64_t> rest(dims.begin() + leading, dims.end());
+  const Output back = Constant(
+      x.graph(), Tensor::Of<int64_t>({int64_t(rest.size())}, std::span<const int64_t>(rest)));
   return Reshape(y, Input(Concat({front, back}, 0)));
 }
 

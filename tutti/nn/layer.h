@@ -53,7 +53,8 @@ int64_t KnownDim(const Input& x, int axis, std::string_view layer);
 
 // x with all dimensions but the last `kept` merged into one; x itself when there is just one.
 Output MergeLeading(Input x, int kept);
-// The reverse: y [merged, rest...] with the leading dimensions of x, all but the last `kept`.
+// The reverse: y [merged, rest...] with the leading dimensions of x, all but the last `kept`. The
+// rest must be known.
 Output UnmergeLeading(Input y, Output x, int kept);
 
 }  // namespace tutti::nn

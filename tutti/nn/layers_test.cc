@@ -98,7 +98,7 @@ TEST_F(Layers, ErrorsNameTheLayerTheNodeAndTheLine) {
   EXPECT_THAT(ErrorOf([&] { Dense(1.0f, 3); }), HasSubstr("the input is a literal or empty"));
   EXPECT_THAT(ErrorOf([&] { Dense(Output{}, 3); }), HasSubstr("the input is a literal or empty"));
   EXPECT_THAT(ErrorOf([&] { Flatten(Floats({-1, -1, 2}, "z")); }), HasSubstr("must be known"));
-  EXPECT_THAT(ErrorOf([&] { Dropout(x, 1.0); }), HasSubstr("rate is 1; expected"));
+  EXPECT_THAT(ErrorOf([&] { nn::Dropout(x, 1.0); }), HasSubstr("rate is 1; expected"));
   EXPECT_THAT(ErrorOf([&] {
                 MultiHeadAttention(Floats({1, 2, 6}, "s"), {.heads = 4});
               }),
@@ -109,13 +109,13 @@ TEST_F(Layers, AConvolutionalNetworkHasTheShapesAndNamesItShould) {
   Output h = Floats({-1, 28, 28, 1});
   h = Conv2d(h, 32, {3, 3}, {.activation = kRelu});
   EXPECT_EQ(h.shape(), Shape({-1, 28, 28, 32}));
-  h = MaxPool(h, {2, 2});
+  h = nn::MaxPool(h, {2, 2});
   EXPECT_EQ(h.shape(), Shape({-1, 14, 14, 32}));
   h = Conv2d(h, 64, {5, 5}, {.strides = {2, 2}, .padding = Padding::kValid, .bias = false});
   EXPECT_EQ(h.shape(), Shape({-1, 5, 5, 64}));
-  EXPECT_EQ(GlobalAvgPool(h).shape(), Shape({-1, 64}));
+  EXPECT_EQ(nn::GlobalAvgPool(h).shape(), Shape({-1, 64}));
   EXPECT_EQ(Flatten(h).shape(), Shape({-1, 1600}));
-  EXPECT_EQ(AvgPool(h, {2, 2}, {.strides = {1, 1}}).shape(), Shape({-1, 4, 4, 64}));
+  EXPECT_EQ(nn::AvgPool(h, {2, 2}, {.strides = {1, 1}}).shape(), Shape({-1, 4, 4, 64}));
   EXPECT_THAT(VariableNames(), ElementsAre("conv/filter", "conv/bias", "conv_1/filter"));
   EXPECT_EQ(CountParameters(TrainableVariables(graph_)), 9 * 32 + 32 + 25 * 32 * 64);
 }
@@ -134,9 +134,9 @@ TEST_F(Layers, EmbeddingLooksUpRows) {
 
 TEST_F(Layers, DropoutIsOnlyForTraining) {
   const Output x = Floats({1000});
-  EXPECT_EQ(Dropout(x, 0.5, {.training = false}), x);
-  EXPECT_EQ(Dropout(x, 0), x);
-  const Output y = Dropout(x, 0.25);
+  EXPECT_EQ(nn::Dropout(x, 0.5, {.training = false}), x);
+  EXPECT_EQ(nn::Dropout(x, 0), x);
+  const Output y = nn::Dropout(x, 0.25);
   Session session(graph_);
   Tensor ones(kFloat32, {1000});
   for (float& value : ones.values<float>()) value = 1;
@@ -155,7 +155,7 @@ TEST_F(Layers, DropoutIsOnlyForTraining) {
 
 TEST_F(Layers, LayerNormBringsRowsToMeanZeroAndVarianceOne) {
   const Output x = Floats({-1, 4});
-  const Output y = LayerNorm(x);
+  const Output y = nn::LayerNorm(x);
   EXPECT_THAT(VariableNames(), ElementsAre("norm/scale", "norm/offset"));
   Session session(graph_);
   session.Initialize();
@@ -300,7 +300,7 @@ TEST_F(Layers, ReuseScopeBuildsTheModelAgainOnTheSameVariables) {
   const auto model = [&](bool training) {
     NameScope scope(graph_, "model");
     Output h = Dense(Dense(x, 3), 3);
-    return BatchNorm(h, {.training = training});
+    return nn::BatchNorm(h, {.training = training});
   };
   model(true);
   const auto names = VariableNames();
@@ -325,7 +325,7 @@ TEST_F(Layers, ReuseScopeBuildsTheModelAgainOnTheSameVariables) {
 }
 
 TEST_F(Layers, MovingAveragesAreNotTrainable) {
-  BatchNorm(Floats({-1, 4}));
+  nn::BatchNorm(Floats({-1, 4}));
   std::vector<std::string> names;
   for (const Output& variable : TrainableVariables(graph_)) names.push_back(variable.name());
   EXPECT_THAT(names, ElementsAre("norm/scale", "norm/offset"));

@@ -30,7 +30,7 @@ TEST(RenderProgress, PlainLine) {
 
 TEST(RenderProgress, TheBarFillsTheRoomThatIsLeft) {
   EXPECT_EQ(Render(Half(), {.width = 60}),
-            "step  50/100 [=====>    ]  12.5/s  loss 0.5000  0:04 left");
+            "step  50/100 [======>     ]  12.5/s  loss 0.5000  0:04 left");
   EXPECT_EQ(Render(Half(), {.width = 50}), Render(Half(), {}));
   EXPECT_EQ(Render(Half(), {.width = 10}), "step  50/");
   for (int width = 1; width < 200; ++width) {
@@ -38,7 +38,7 @@ TEST(RenderProgress, TheBarFillsTheRoomThatIsLeft) {
   }
   ProgressLine whole = Half();
   whole.done = 100;
-  EXPECT_THAT(Render(whole, {.width = 60}), HasSubstr("[==========]"));
+  EXPECT_THAT(Render(whole, {.width = 60}), HasSubstr("[============]"));
 }
 
 class ProgressTest : public testing::Test {
