@@ -80,8 +80,8 @@ Output MultiHeadAttention(Input x, const AttentionOptions& options, std::string_
   const Output key = Dense(source, width, dense, "key");
   const Output value = Dense(source, width, dense, "value");
   const double scale = 1 / std::sqrt(double(width / options.heads));
-  Output scores = BatchMatMul(SplitHeads(Mul(query, scale), options.heads),
-                              SplitHeads(key, options.heads), {.transpose_b = true});
+  Output scores = BatchMatMul(SplitHeads(Mul(query, scale), width, options.heads),
+                              SplitHeads(key, width, options.heads), {.transpose_b = true});
   if (options.causal) scores = Select(CausalMask(scores), scores, kMasked);
   if (options.mask) scores = Select(Input(options.mask, x.where()), scores, kMasked);
   const Output weights =
