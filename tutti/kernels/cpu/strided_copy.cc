@@ -134,10 +134,27 @@ void Turn4x4(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to
   for (int i = 0; i < 4; ++i) std::memcpy(to + i * to_stride, &turned[i], sizeof(Four));
 }
 
+// A whole tile by way of a small buffer: every line of the source is read once from end to end, and
+// so is every line of the target written. Straight from one to the other, rows whose distance is a
+// large power of two push each other out of the cache ([8, 128, 4, 64] to [8, 4, 64, 128] on one
+// core: 113 us straight, 90 us so).
+void TurnWholeTile(const uint32_t* from, int64_t from_stride, uint32_t* to, int64_t to_stride) {
+  alignas(64) uint32_t buffer[kTile * kTile];
+  for (int64_t j = 0; j < kTile; j += 4) {
+    for (int64_t i = 0; i < kTile; i += 4) {
+      Turn4x4(from + j * from_stride + i, from_stride, buffer + i * kTile + j, kTile);
+    }
+  }
+  for (int64_t i = 0; i < kTile; ++i) {
+    std::memcpy(to + i * to_stride, buffer + i * kTile, kTile * sizeof(uint32_t));
+  }
+}
+
 template <typename T>
 void TurnTile(const T* from, int64_t from_stride, T* to, int64_t to_stride, int64_t rows,
               int64_t columns) {
   if constexpr (sizeof(T) == 4) {
+    if (rows == kTile && columns == kTile) return TurnWholeTile(from, from_stride, to, to_stride);
     const int64_t whole_rows = rows & ~int64_t{3};
     const int64_t whole_columns = columns & ~int64_t{3};
     for (int64_t i = 0; i < whole_rows; i += 4) {
