@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tutti/graph/input.h"
-#include "tutti/graph/ops/window.h"
+#include "tutti/graph/ops/padding.h"
 
 // BiasAdd and convolutions, with the ops that their gradients are made of. Images are NHWC: [batch,
 // height, width, channels]. All of these have gradients, so they can be differentiated again.

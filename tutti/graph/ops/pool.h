@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "tutti/graph/input.h"
-#include "tutti/graph/ops/window.h"
+#include "tutti/graph/ops/padding.h"
 
 // Pooling of NHWC images, with the ops that the gradients are made of.
 namespace tutti {

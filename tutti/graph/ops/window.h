@@ -7,16 +7,10 @@
 #include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/graph/ops/padding.h"
 
 // How convolutions and pooling lay windows over an image.
 namespace tutti {
-
-// SAME pads with as many zeros as give ceil(input / stride) outputs, the odd one after. VALID pads
-// nothing. EXPLICIT takes the numbers that are given.
-enum class Padding { kSame, kValid, kExplicit };
-
-// "SAME", "VALID", "EXPLICIT": what stands in attributes.
-std::string_view NameOf(Padding padding);
 
 // A window along one dimension: output o covers the inputs o * stride - pad_before + t * dilation
 // for t in [0, window).
