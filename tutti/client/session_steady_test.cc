@@ -1,5 +1,5 @@
-// What a step costs and keeps: no system allocation once warm, updates in place, values that stay what they
-// were.
+// What a step costs and keeps: no system allocation once warm, updates in place, values that stay
+// what they were.
 #include <gtest/gtest.h>
 #include <malloc.h>
 
@@ -22,8 +22,8 @@ namespace {
 std::atomic<int64_t> allocations{0};
 }  // namespace
 
-// Every way to memory in C++ ends in one of these two; the C library's are counted through the hook of
-// aligned_alloc's own wrapper below.
+// Every way to memory in C++ ends in one of these two; the C library's are counted through the hook
+// of aligned_alloc's own wrapper below.
 void* operator new(size_t size) {
   ++allocations;
   if (void* memory = std::malloc(size)) return memory;
@@ -135,7 +135,8 @@ TEST_F(SteadyTest, ReadingBeforeInitializeSaysWhatToDo) {
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kFailedPrecondition);
-    EXPECT_NE(std::string(error.what()).find("variable \"w\" has no value yet; call Session::Initialize()"),
+    EXPECT_NE(std::string(error.what())
+                  .find("variable \"w\" has no value yet; call Session::Initialize()"),
               std::string::npos)
         << error.what();
   }

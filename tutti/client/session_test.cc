@@ -30,7 +30,8 @@ TEST_F(SessionTest, RunsAProduct) {
   const Output w = Constant(graph, Tensor::Of<float>({2, 1}, {10, 1}), "w");
   const Output y = MatMul(x, w, {}, "y");
   Session session(graph);
-  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 2}, {1, 2})}}, y).ToString(), "float32 [1, 1] {12}");
+  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 2}, {1, 2})}}, y).ToString(),
+            "float32 [1, 1] {12}");
   EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2, 2}, {1, 2, 3, 4})}}, y).ToString(),
             "float32 [2, 1] {12, 34}");
 }
@@ -42,16 +43,24 @@ TEST_F(SessionTest, SaysWhatIsWrongWithARequestAndStaysUsable) {
   const Output y = MatMul(x, w, {}, "y");
   const Output foreign = Placeholder(other, kFloat32, {1}, "z");
   Session session(graph);
-  EXPECT_NE(MessageFrom([&] { session.Run(y); }).find("has no value in this run; feed it a float32 [?, 2]"),
+  EXPECT_NE(MessageFrom([&] {
+              session.Run(y);
+            }).find("has no value in this run; feed it a float32 [?, 2]"),
             std::string::npos);
-  EXPECT_NE(MessageFrom([&] { session.Run({{x, Tensor::Zeros(kFloat32, {1, 3})}}, y); })
-                .find("expected float32 [?, 2], got float32 [1, 3]"),
+  EXPECT_NE(MessageFrom([&] {
+              session.Run({{x, Tensor::Zeros(kFloat32, {1, 3})}}, y);
+            }).find("expected float32 [?, 2], got float32 [1, 3]"),
             std::string::npos);
-  EXPECT_NE(MessageFrom([&] { session.Run(foreign); }).find("belongs to another graph"), std::string::npos);
-  EXPECT_NE(MessageFrom([&] { session.Run(Output()); }).find("a fetch is empty"), std::string::npos);
-  EXPECT_NE(MessageFrom([&] { session.Run({{x, Tensor()}}, y); }).find("the tensor is empty"),
+  EXPECT_NE(MessageFrom([&] { session.Run(foreign); }).find("belongs to another graph"),
             std::string::npos);
-  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 2}, {1, 2})}}, y).ToString(), "float32 [1, 1] {12}");
+  EXPECT_NE(MessageFrom([&] { session.Run(Output()); }).find("a fetch is empty"),
+            std::string::npos);
+  EXPECT_NE(MessageFrom([&] {
+              session.Run({{x, Tensor()}}, y);
+            }).find("the tensor is empty"),
+            std::string::npos);
+  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 2}, {1, 2})}}, y).ToString(),
+            "float32 [1, 1] {12}");
 }
 
 TEST_F(SessionTest, SeesNodesAddedLater) {
@@ -72,7 +81,8 @@ TEST_F(SessionTest, CrossesDevices) {
   }
   Session session(graph, {.devices = 2, .cores_per_device = 1});
   for (int i = 0; i < 10; ++i) {
-    EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 1}, {-1})}}, y).ToString(), "float32 [1, 1] {-1}");
+    EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 1}, {-1})}}, y).ToString(),
+              "float32 [1, 1] {-1}");
   }
 }
 

@@ -7,10 +7,11 @@
 namespace tutti {
 namespace {
 
-bool Overlaps(const MemoryRequest& a, const Placement& at, const MemoryRequest& b, const Placement& bt) {
+bool Overlaps(const MemoryRequest& a, const Placement& at, const MemoryRequest& b,
+              const Placement& bt) {
   const bool together = a.first <= b.last && b.first <= a.last;
-  return together && at.arena == bt.arena && a.bytes > 0 && b.bytes > 0 && at.offset < bt.offset + b.bytes &&
-         bt.offset < at.offset + a.bytes;
+  return together && at.arena == bt.arena && a.bytes > 0 && b.bytes > 0 &&
+         at.offset < bt.offset + b.bytes && bt.offset < at.offset + a.bytes;
 }
 
 TEST(PlanMemory, ChainOfTwoAtATimeNeedsTwo) {
@@ -28,7 +29,8 @@ TEST(PlanMemory, NeverSharesBytesOfValuesThatLiveTogether) {
     int64_t live_peak = 0;
     for (int i = 0; i < count; ++i) {
       const int64_t first = random() % count;
-      requests.push_back({.bytes = random() % 3000, .first = first, .last = first + int64_t(random() % 20)});
+      requests.push_back(
+          {.bytes = random() % 3000, .first = first, .last = first + int64_t(random() % 20)});
     }
     std::vector<ArenaSpec> arenas;
     const auto placements = PlanMemory(requests, arenas);
@@ -37,7 +39,8 @@ TEST(PlanMemory, NeverSharesBytesOfValuesThatLiveTogether) {
       EXPECT_EQ((*placements)[i].offset % 64, 0u);
       EXPECT_LE((*placements)[i].offset + requests[i].bytes, arenas[0].bytes);
       for (int j = 0; j < i; ++j) {
-        ASSERT_FALSE(Overlaps(requests[i], (*placements)[i], requests[j], (*placements)[j])) << i << " " << j;
+        ASSERT_FALSE(Overlaps(requests[i], (*placements)[i], requests[j], (*placements)[j]))
+            << i << " " << j;
       }
     }
     for (int t = 0; t < count; ++t) {
