@@ -15,6 +15,7 @@
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/conv_window.h"
 #include "tutti/kernels/cpu/bias.h"
+#include "tutti/kernels/cpu/conv_few_channels.h"
 #include "tutti/kernels/cpu/conv_primitive.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/run_time_shape.h"
@@ -55,6 +56,52 @@ absl::StatusOr<ConvProblem> ProblemOf(const Node& node, const Roles& roles, bool
   return problem;
 }
 
+// The gradient of a filter over few input channels, without oneDNN. Images are summed in a fixed
+// number of parts, and the parts in order, whatever the cores.
+class FewChannelsKernel final : public Kernel {
+ public:
+  // Null where oneDNN is the better choice.
+  static std::unique_ptr<FewChannelsKernel> For(const ConvProblem& problem) {
+    auto kernel = std::make_unique<FewChannelsKernel>();
+    kernel->conv_ = {.window = problem.window,
+                     .batch = problem.x[0],
+                     .in_channels = problem.x[3],
+                     .out_channels = problem.y[3],
+                     .channel_block = onednn::ChannelBlock(problem.y_layout)};
+    const bool fits = problem.direction == ConvDirection::kBackwardFilter && !problem.depthwise &&
+                      problem.x.elements() > 0 && problem.y.elements() > 0 &&
+                      problem.x_layout.row_major() && PrefersFewChannels(kernel->conv_);
+    return fits ? std::move(kernel) : nullptr;
+  }
+
+  size_t scratch_bytes() const { return size_t(Parts() * conv_.filter_size()) * sizeof(float); }
+
+  absl::Status Compute(KernelContext& ctx) override {
+    const int64_t size = conv_.filter_size();
+    const int64_t parts = Parts();
+    const int64_t images = DivideRoundUp(conv_.batch, parts);
+    float* sums = reinterpret_cast<float*>(ctx.scratch().data());
+    std::memset(sums, 0, size_t(parts * size) * sizeof(float));
+    ctx.team().ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t p = begin; p < end; ++p) {
+        AddFilterGradient(conv_, ctx.input(0).data<float>(), ctx.input(1).data<float>(),
+                          sums + p * size, p * images, std::min(conv_.batch, (p + 1) * images));
+      }
+    });
+    float* filter = ctx.output(0).data<float>();
+    for (int64_t i = 0; i < size; ++i) {
+      float sum = 0;
+      for (int64_t p = 0; p < parts; ++p) sum += sums[p * size + i];
+      filter[i] = sum;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  int64_t Parts() const { return std::min<int64_t>(conv_.batch, 8); }
+  FewChannelsConv conv_;
+};
+
 class ConvKernel final : public Kernel {
  public:
   ConvKernel(const Roles& roles, bool depthwise) : roles_(roles), depthwise_(depthwise) {}
@@ -75,12 +122,18 @@ class ConvKernel final : public Kernel {
                                                           std::span(&ctx.output(0), 1)));
     problem.x_layout = layout(roles_.x);
     problem.y_layout = layout(roles_.y);
+    few_channels_ = FewChannelsKernel::For(problem);
+    if (few_channels_ != nullptr) {
+      ctx.SetScratchBytes(few_channels_->scratch_bytes());
+      return absl::OkStatus();
+    }
     TUTTI_RETURN_IF_ERROR(primitive_.Prepare(problem));
     ctx.SetScratchBytes(primitive_.scratch_bytes());
     return absl::OkStatus();
   }
 
   absl::Status Compute(KernelContext& ctx) override {
+    if (few_channels_ != nullptr) return few_channels_->Compute(ctx);
     const auto data = [&](int role) -> void* {
       return role == kResult ? ctx.output(0).raw() : const_cast<void*>(ctx.input(role).raw());
     };
@@ -95,6 +148,7 @@ class ConvKernel final : public Kernel {
   const Roles roles_;
   const bool depthwise_;
   ConvPrimitive primitive_;
+  std::unique_ptr<FewChannelsKernel> few_channels_;  // in place of the primitive, where it is set
 };
 
 LayoutWish Wish(const Node& node, const Roles& roles, bool depthwise,
