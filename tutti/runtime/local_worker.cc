@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/team.h"
 #include "tutti/runtime/executor.h"
 #include "tutti/runtime/register.h"
 #include "tutti/runtime/rendezvous.h"
@@ -90,6 +91,7 @@ void LocalWorker::Register(RegisterRequest request, uint64_t* handle, Done done)
 absl::Status LocalWorker::DoRegister(RegisterRequest request, uint64_t* handle) {
   auto registered = std::make_shared<Registered>();
   for (Partition& part : request.parts) {
+    TeamScope team(part.device->team());  // kernels are prepared for its cores
     TUTTI_ASSIGN_OR_RETURN(Program program,
                            OptimizePart(std::move(part.program), *part.device, request.options));
     TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), *part.device));

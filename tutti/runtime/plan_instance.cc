@@ -2,12 +2,15 @@
 
 #include <algorithm>
 
+#include "tutti/base/team.h"
 #include "tutti/graph/build.h"
 #include "tutti/graph/op_def.h"
 
 namespace tutti {
 
 absl::StatusOr<std::unique_ptr<PlanInstance>> PlanInstance::Make(const StepPlan& plan) {
+  // oneDNN divides a primitive's work among as many threads as the one that creates it may use.
+  TeamScope team(plan.device->team());
   std::unique_ptr<PlanInstance> instance(new PlanInstance(plan));
   TUTTI_RETURN_IF_ERROR(instance->AllocateArenas());
   TUTTI_RETURN_IF_ERROR(instance->MakeKernels());

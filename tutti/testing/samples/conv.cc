@@ -73,7 +73,7 @@ void AddConvSamples(SampleRegistry& samples) {
       {.op = "Conv2DTranspose", .make = [](Random& random, DType real) {
          RandomConv conv = MakeConv(random, false);
          // Pads that suit an image may be more than a smaller one is enlarged to.
-         if (conv.attrs[1].second == AttrValue(std::string("EXPLICIT")) || random.Coin()) {
+         if (AttrEquals(conv.attrs[1].second, std::string("EXPLICIT")) || random.Coin()) {
            conv.attrs = {{"padding", std::string("SAME")}, {"strides", std::vector<int64_t>{2, 2}}};
          }
          return OpCase{
