@@ -32,9 +32,8 @@ class FusedMatMulKernel final : public Kernel {
     const std::string& activation = ctx.node().attr<std::string>("activation");
     relu_ = activation == "Relu";
     gemm_ = {.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb};
-    by_gemm_ = has_bias_ && (relu_ || activation.empty()) && gemm_.TakesDetour();
+    by_gemm_ = has_bias_ && (relu_ || activation.empty()) && gemm_.Packs();
     if (by_gemm_) {
-      ctx.SetScratchBytes(gemm_.ScratchBytes());
       return absl::OkStatus();
     }
     return onednn::Guard([&] {
@@ -64,8 +63,7 @@ class FusedMatMulKernel final : public Kernel {
   absl::Status Compute(KernelContext& ctx) override {
     if (by_gemm_) {
       float* c = ctx.output(0).data<float>();
-      TUTTI_RETURN_IF_ERROR(gemm_.Run(ctx.input(0).data<float>(), ctx.input(1).data<float>(), c,
-                                      gemm_.ScratchBytes() > 0 ? ctx.scratch().data() : nullptr));
+      TUTTI_RETURN_IF_ERROR(gemm_.Run(ctx.input(0).data<float>(), ctx.input(1).data<float>(), c));
       AddBiasToRows(ctx.team(), c, ctx.input(2).data<float>(), c, gemm_.m, gemm_.n, relu_);
       return absl::OkStatus();
     }

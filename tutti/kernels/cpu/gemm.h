@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "tutti/base/status.h"
@@ -17,15 +16,10 @@ struct Gemm {
   bool transpose_a = false;  // a is [k, m]
   bool transpose_b = false;  // b is [n, k]
 
-  // What Run wants of scratch memory, 0 mostly; without it Run is slower, not wrong.
-  size_t ScratchBytes() const;
-  // Is Run faster than oneDNN's own matmul, which knows none of its detours?
-  bool TakesDetour() const { return ScratchBytes() > 0 || Split() < k; }
+  // Does Run take our packed kernel, so that it is faster than oneDNN's own matmul?
+  bool Packs() const;
 
-  absl::Status Run(const float* a, const float* b, float* c, std::byte* scratch = nullptr) const;
-
- private:
-  int64_t Split() const;  // how much of k is done at a time
+  absl::Status Run(const float* a, const float* b, float* c) const;
 };
 
 }  // namespace tutti

@@ -18,11 +18,6 @@ class MatMulKernel final : public Kernel {
   absl::Status Prepare(PrepareContext& ctx) override {
     transpose_a_ = ctx.node().attr<bool>("transpose_a");
     transpose_b_ = ctx.node().attr<bool>("transpose_b");
-    const Shape& a = ctx.input(0).shape;
-    const Shape& c = ctx.output(0).shape;
-    if (a.rank() == 2 && a.IsFullyKnown() && c.IsFullyKnown()) {
-      ctx.SetScratchBytes(GemmOf(a, c).ScratchBytes());
-    }
     return absl::OkStatus();
   }
 
@@ -34,10 +29,7 @@ class MatMulKernel final : public Kernel {
     const float* a_data = ctx.input(0).data<float>();
     const float* b_data = ctx.input(1).data<float>();
     float* c_data = ctx.output(0).data<float>();
-    if (batch == 1) {
-      const bool room = ctx.scratch().size() >= gemm.ScratchBytes();
-      return gemm.Run(a_data, b_data, c_data, room ? ctx.scratch().data() : nullptr);
-    }
+    if (batch == 1) return gemm.Run(a_data, b_data, c_data);
     std::mutex mutex;
     absl::Status status;
     // A share of at least about 20 us of work is worth a second core.
