@@ -1,0 +1,33 @@
+"""Where and of what a figure was measured."""
+
+import datetime
+import os
+import pathlib
+import subprocess
+
+
+def commit(program):
+    """The commit of the tree in which `program` lies, with + when the tree was changed since."""
+    def git(*words):
+        return subprocess.run(["git", "-C", str(pathlib.Path(program).resolve().parent), *words],
+                              capture_output=True, text=True).stdout.strip()
+    name = git("rev-parse", "--short", "HEAD")
+    if not name:
+        return "unknown"
+    changed = git("status", "--porcelain", "--untracked-files=no", ":/", ":(exclude,top)docs")
+    return name + ("+" if changed else "")
+
+
+def describe(tutti):
+    """A dictionary of strings; `tutti doctor` knows the most of it."""
+    known = dict(line.split(None, 1) for line in tutti.doctor().splitlines() if len(line.split()) > 1)
+    kernel = os.uname()
+    return {
+        "cores": known.get("cores", str(os.cpu_count())),
+        "SIMD": known.get("SIMD", "unknown"),
+        "memory": known.get("memory", "unknown").split(",")[0],
+        "libraries": known.get("libraries", "unknown"),
+        "system": f"{kernel.sysname} {kernel.release}",
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
+        "load": f"{os.getloadavg()[0]:.1f}",
+    }

@@ -1,0 +1,284 @@
+"""Makes docs/benchmarks.md of the figures of one run."""
+
+import statistics
+
+from harness import plan
+
+TUTTI = "tutti"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
+
+
+def milliseconds(value):
+    return f"{value:.3f} ms" if value < 1 else f"{value:.2f} ms" if value < 10 else f"{value:.1f} ms"
+
+
+def verdict(met):
+    return "met" if met else "**missed**"
+
+
+def spread(values, text):
+    return f"{text(min(values))} to {text(max(values))}"
+
+
+class Contest:
+    """The figures of one model on one number of threads."""
+
+    def __init__(self, result, model, threads):
+        self.model = model
+        self.threads = threads
+        figures = [f for f in result["steps"]
+                   if f["model"] == model.name and f["threads"] == threads and f["ms"]]
+        self.tutti = next((f for f in figures if f["peer"] == TUTTI), None)
+        self.peers = [f for f in figures if f["peer"] != TUTTI]
+        for figure in figures:
+            figure["median"] = statistics.median(figure["ms"])
+
+    @property
+    def complete(self):
+        return self.tutti is not None and bool(self.ordinary)
+
+    @property
+    def ordinary(self):
+        return [f for f in self.peers if not _peer(f["peer"]).tuned]
+
+    @property
+    def best(self):
+        return min(self.ordinary, key=lambda f: f["median"])
+
+    @property
+    def best_tuned(self):
+        """A mode that is no framework's default, where it beats all defaults."""
+        tuned = [f for f in self.peers
+                 if _peer(f["peer"]).tuned and f["median"] < self.best["median"]]
+        return min(tuned, key=lambda f: f["median"], default=None)
+
+    def ratio(self, figure):
+        return figure["median"] / self.tutti["median"]
+
+    def ratios(self, figure):
+        """Round by round."""
+        return [theirs / ours for theirs, ours in zip(figure["ms"], self.tutti["ms"])]
+
+
+def _peer(key):
+    return next(peer for peer in plan.PEERS if peer.key == key)
+
+
+def _label(figure):
+    return f"{_peer(figure['peer']).label} {figure['mode']}"
+
+
+def contests(result):
+    threads = sorted({f["threads"] for f in result["steps"]})
+    found = [Contest(result, model, count) for model in plan.MODELS for count in threads]
+    return [contest for contest in found if contest.complete]
+
+
+def step_section(result):
+    rows = []
+    for contest in contests(result):
+        best, tuned = contest.best, contest.best_tuned
+        rows.append((
+            contest.model.title, str(contest.threads), milliseconds(contest.tutti["median"]),
+            f"{milliseconds(best['median'])} ({_label(best)})",
+            f"**{contest.ratio(best):.2f}** ({spread(contest.ratios(best), '{:.2f}'.format)})",
+            f"{contest.model.target}", verdict(contest.ratio(best) >= contest.model.target),
+            f"{contest.ratio(tuned):.2f} ({_label(tuned)})" if tuned else ""))
+    return table(("model", "threads", "Tutti", "best peer", "times as fast", "target", "",
+                  "against a tuned peer"), rows)
+
+
+def modes_section(result):
+    """Every contender: a column for each contest."""
+    found = contests(result)
+    names = ["Tutti"]
+    for contest in found:
+        names += [_label(f) for f in contest.peers if _label(f) not in names]
+    rows = []
+    for name in names:
+        row = [name]
+        for contest in found:
+            figures = [contest.tutti] if name == "Tutti" else contest.peers
+            figure = next((f for f in figures if name == "Tutti" or _label(f) == name), None)
+            row.append(f"{figure['median']:.3g} ({spread(figure['ms'], '{:.3g}'.format)})"
+                       if figure else "")
+        rows.append(row)
+    head = [""] + [f"{c.model.name}, {c.threads}" for c in found]
+    return table(head, rows)
+
+
+def gemm_rates(result):
+    return {int(name.split()[1]): statistics.median(values) * 1e9
+            for name, values in result["machine_limits"].items() if name.startswith("gemm")}
+
+
+def rate_section(result):
+    rates = gemm_rates(result)
+    rows = []
+    for contest in contests(result):
+        if contest.threads not in rates:
+            continue
+        rate = contest.model.flops / (contest.tutti["median"] * 1e-3)
+        share = rate / rates[contest.threads]
+        targeted = contest.model.name == "mlp-large"
+        rows.append((contest.model.name, str(contest.threads), f"{contest.model.flops * 1e-9:.3g}",
+                     f"{rate * 1e-9:.1f} GFLOP/s", f"{share:.0%}",
+                     f"{plan.GEMM_SHARE_TARGET:.0%}" if targeted else "",
+                     verdict(share >= plan.GEMM_SHARE_TARGET) if targeted else ""))
+    return table(("model", "threads", "GFLOP a step", "Tutti", "of the GEMM rate", "target", ""),
+                 rows)
+
+
+def limits_section(result):
+    rows = []
+    for name, values in result["machine_limits"].items():
+        what, threads = name.split()
+        unit = "GFLOP/s" if what == "gemm" else "GB/s"
+        title = "MatMul 2048 x 2048 x 2048" if what == "gemm" else "memory, a = b + s * c"
+        rows.append((title, threads, f"{statistics.median(values):.1f} {unit}",
+                     spread(values, "{:.1f}".format),
+                     f"`tutti bench {what} --threads {threads}`"))
+    return table(("limit", "threads", "median", "rounds", "command"), rows)
+
+
+def peak_section(result):
+    peak = result["peak"]
+    if not peak:
+        return "Not measured in this run.\n"
+    ours = next(value for case, value in peak["tutti"].items() if case.endswith("tensors"))
+    rows = [("Tutti", f"{ours:.1f} MB", "", "", "")]
+    for mode in sorted((m for m in peak if m != "tutti"), key=lambda m: peak[m]):
+        share = ours / peak[mode]
+        rows.append((f"PyTorch {mode}", f"{peak[mode]:.1f} MB", f"{share:.2f}",
+                     f"at most {plan.PEAK_TARGET}", verdict(share <= plan.PEAK_TARGET)))
+    return table(("", "peak of tensors", "Tutti's share of it", "target", ""), rows)
+
+
+def engine_section(result):
+    rows = []
+    theirs = result.get("tensorflow_null", {})
+    for case, values in result["null"].items():
+        value = statistics.median(values)
+        if "run" in case:
+            rows.append((case, f"{value:.2f} us", f"at most {plan.RUN_TARGET_US:g} us",
+                         verdict(value <= plan.RUN_TARGET_US),
+                         f"{theirs['run_us']:.0f} us, through Python" if theirs else "",
+                         "`tutti bench null`"))
+        else:
+            other = theirs.get("chain" if "chain" in case else "side_by_side")
+            rows.append((f"null nodes, {case}", f"{value * 1e-6:.0f} million/s",
+                         f"{plan.NULL_TARGET * 1e-6:.0f} million/s",
+                         verdict(value >= plan.NULL_TARGET),
+                         f"{other * 1e-6:.0f} million/s" if other else "", "`tutti bench null`"))
+    if result["startup"]:
+        value = statistics.median(result["startup"])
+        rows.append(("process start to the end of the first step of mlp-small", f"{value:.1f} ms",
+                     f"under {plan.STARTUP_TARGET_MS:g} ms",
+                     verdict(value < plan.STARTUP_TARGET_MS), "", "`tutti bench startup`"))
+    return table(("", "Tutti", "target", "", "TensorFlow", "command"), rows)
+
+
+def losses_section(result):
+    """Where Tutti loses or misses, said first and in words."""
+    found = []
+    for contest in contests(result):
+        where = f"{contest.model.name}, {contest.threads} thread" + "s" * (contest.threads > 1)
+        ratio, tuned = contest.ratio(contest.best), contest.best_tuned
+        if ratio < 1:
+            found.append(f"{where}: {_label(contest.best)} is {1 / ratio:.2f} times as fast.")
+        elif ratio < contest.model.target:
+            found.append(f"{where}: {ratio:.2f} times {_label(contest.best)}, short of "
+                         f"{contest.model.target}.")
+        if tuned and contest.ratio(tuned) < 1:
+            found.append(f"{where}: {_label(tuned)} is {1 / contest.ratio(tuned):.2f} times as "
+                         "fast.")
+    if not found:
+        return "Nowhere in this run.\n"
+    return "".join(f"- {line}\n" for line in found)
+
+
+def versions(result):
+    parts = []
+    for key, info in result["peers"].items():
+        if _peer(key).tuned:
+            continue
+        origin = " (Debian's python3-torch, standing in for 2.15)" if info.get("from_debian") else ""
+        parts.append(f"{info['name']} {info['version']}{origin}")
+    return ", ".join(parts)
+
+
+PAGE = """# Benchmarks
+
+Written by `benchmarks/compare`; do not edit. Tutti and its peers ran in one run, in turns.
+
+| | |
+|---|---|
+| commit | {commit} |
+| machine | cores: {machine[cores]}, {machine[SIMD]}, {machine[memory]}, {machine[system]} |
+| libraries | {machine[libraries]} |
+| peers | {versions} |
+| run | {machine[date]}; {rounds} rounds of {seconds:g} s a measurement, {minutes:.0f} minutes in all; load before it: {machine[load]} |
+
+## Training steps
+Forward, backward and SGD update. Times are the median over the rounds of the median step; the ratio is that of these medians, with its lowest and highest round behind it.
+The best peer is the quickest of all peers' modes.
+
+{steps}
+A tuned peer is one in a mode that is not how it comes: TensorFlow with `TF_ENABLE_ONEDNN_OPTS=1`, which is off by default on processors like this one. It is named where it beats every peer as it comes.
+
+Command of each Tutti figure: `tutti bench step --model MODEL --batch BATCH --threads THREADS`.
+
+### Where Tutti loses
+{losses}
+### All modes
+Milliseconds a step, median and range over the rounds; columns are model and threads.
+
+{modes}
+## Against the machine
+The limits were measured in every round of the same run.
+
+{limits}
+What the matrix products of a step amount to, as a share of the MatMul rate above:
+
+{rates}
+## Peak memory
+Tensors of one CNN step at batch {peak_batch}, variables and data included. Tutti: `tutti bench peak --model cnn --batch {peak_batch}`, planned memory plus variables plus feeds. PyTorch: the most that its profiler saw live in one
+step (allocations minus releases), plus parameters and data; what oneDNN takes inside an operator is not seen there, so PyTorch's figure is a lower bound. PyTorch frees tensors as early as references allow, with no caching on the CPU.
+
+{peak}
+## Engine
+One core. TensorFlow: `tf.no_op` through a v1 session without graph optimisation, the time of a run of one node taken off.
+
+{engine}
+{failures}## How to repeat it
+```sh
+make build
+benchmarks/install-peers
+benchmarks/compare --out docs/benchmarks.md --json build/benchmarks.json
+```
+`--quick` takes two short rounds, `--models`, `--peers` and `--threads` choose, `--from-json` makes this page of raw figures again. Peers live in `~/.cache/tutti/peers` (or `TUTTI_PEERS`) and are never linked into Tutti.
+
+How it is kept fair:
+- Every process is bound to as many cores as it may use threads, the same cores for all; only one works at a time.
+- Contenders take turns within each round, and another one goes first in each. Compilation (`torch.compile`, XLA, Tutti's plan) and warm-up are outside the timing.
+- All peers start from the same numbers and must show the same losses in their first steps. Data lie in each framework's own tensors beforehand; the loss is read in every step.
+- Peers are written as their users would for speed: update of all parameters in one call and fused attention (PyTorch), concrete functions (TensorFlow), donated parameters (JAX), query, key and value in one product (all three).
+
+Noise: on a shared machine the same program differs from one minute to the next, by more when two cores are used; the ranges over the rounds tell how quiet this run was. Compare ratios of one run, never milliseconds of two. A ratio whose range spans its target is not settled by this run.
+"""
+
+
+def page(result):
+    failures = "".join(f"- {text}\n" for text in result["failures"])
+    return PAGE.format(
+        commit=result["commit"], machine=result["machine"], versions=versions(result),
+        rounds=result["rounds"], seconds=result["seconds"],
+        minutes=result.get("run_seconds", 0) / 60, steps=step_section(result),
+        losses=losses_section(result), modes=modes_section(result), limits=limits_section(result),
+        rates=rate_section(result), peak=peak_section(result), peak_batch=plan.PEAK_BATCH,
+        engine=engine_section(result),
+        failures=f"## What did not run\n{failures}\n" if failures else "")
