@@ -70,6 +70,31 @@ TEST_F(SteadyTest, AWarmTrainingStepAllocatesNothing) {
   EXPECT_EQ(mallinfo2().uordblks, before.uordblks);
 }
 
+TEST_F(SteadyTest, DescentByAProductIsTheSameWithAndWithoutPasses) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {-1, 16}, "x");
+  const Output dy = Placeholder(graph, kFloat32, {-1, 4}, "dy");
+  const Output w = Variable(graph, Filled({16, 4}, 0.5f), "w");
+  const Output rate = Constant(graph, 0.25f, "rate");
+  const Output update =
+      ApplyGradientDescent(w, rate, MatMul(x, dy, {.transpose_a = true}), {.scale = 0.5f});
+  for (const int64_t rows : {0, 1, 8, 1024}) {
+    Tensor values[2];
+    for (const bool optimize : {false, true}) {
+      Session session(graph, {.cores_per_device = 1, .optimize = optimize});
+      session.Initialize();
+      Tensor xs(kFloat32, {rows, 16}), dys(kFloat32, {rows, 4});
+      for (int64_t i = 0; i < xs.elements(); ++i) xs.data<float>()[i] = float(i % 7) - 3;
+      for (int64_t i = 0; i < dys.elements(); ++i) dys.data<float>()[i] = float(i % 5) - 2;
+      session.RunTargets({{x, xs}, {dy, dys}}, {update.node});
+      values[optimize] = session.Run(w);
+    }
+    for (int64_t i = 0; i < 64; ++i) {
+      EXPECT_NEAR(values[0].data<float>()[i], values[1].data<float>()[i], 1e-3) << rows;
+    }
+  }
+}
+
 TEST_F(SteadyTest, AFetchedVariableDoesNotChangeLater) {
   Graph graph;
   const Output w = Variable(graph, Filled({4}, 1.0f), "w");

@@ -18,6 +18,7 @@ absl::StatusOr<Program> FoldConstants(const Program& program, const PassContext&
 absl::StatusOr<Program> Simplify(const Program& program, const PassContext& context);
 absl::StatusOr<Program> MergeCommon(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseMatrix(const Program& program, const PassContext& context);
+absl::StatusOr<Program> FuseDescent(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseElementwise(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseUpdates(const Program& program, const PassContext& context);
 absl::StatusOr<Program> ChooseLayouts(const Program& program, const PassContext& context);

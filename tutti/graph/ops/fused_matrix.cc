@@ -45,6 +45,19 @@ void RegisterFusedMatrixOps(OpRegistry& registry) {
                           {"activation", std::string()}},
                 .infer = [](InferContext& c) { return InferAs(c, "Conv2D"); },
                 .internal = true});
+  // variable -= learning_rate * scale * op(a) x op(b): a gradient that is a product is never
+  // stored, but summed straight into the variable.
+  registry.Add({.name = "_MatMulDescent",
+                .inputs = {"&variable", "learning_rate", "a", "b", "scale..."},
+                .attrs = {{"transpose_a", false}, {"transpose_b", false}},
+                .infer =
+                    [](InferContext& c) {
+                      c.SetOutput(0, c.dtype(0), c.shape(0));
+                      return absl::OkStatus();
+                    },
+                .stateful = true,
+                .internal = true,
+                .provides_outputs = true});
   // The same values in another layout; which one is in _input_layouts and _output_layouts.
   registry.Add({.name = "_Reorder",
                 .inputs = {"x"},

@@ -38,18 +38,20 @@ bool Gemm::Packs() const {
 absl::Status Gemm::Run(const float* a, const float* b, float* c) const {
   if (m == 0 || n == 0) return absl::OkStatus();
   if (k == 0) {
-    std::memset(c, 0, size_t(m * n) * sizeof(float));
+    if (!accumulate) std::memset(c, 0, size_t(m * n) * sizeof(float));
     return absl::OkStatus();
   }
   if (Packs()) {
     const GemmOperand op_a{a, transpose_a ? 1 : k, transpose_a ? m : 1};
     const GemmOperand op_b{b, transpose_b ? 1 : n, transpose_b ? k : 1};
-    PackedGemm(m, n, k, op_a, op_b, c, n, omp_in_parallel() ? 1 : omp_get_max_threads());
+    PackedGemm(m, n, k, op_a, op_b, c, n, omp_in_parallel() ? 1 : omp_get_max_threads(), alpha,
+               accumulate);
     return absl::OkStatus();
   }
-  return ToStatus(dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, 1.0f, a,
-                             transpose_a ? m : k, b, transpose_b ? k : n, 0.0f, c, n),
-                  *this);
+  return ToStatus(
+      dnnl_sgemm(transpose_a ? 'T' : 'N', transpose_b ? 'T' : 'N', m, n, k, alpha, a,
+                 transpose_a ? m : k, b, transpose_b ? k : n, accumulate ? 1.0f : 0.0f, c, n),
+      *this);
 }
 
 }  // namespace tutti

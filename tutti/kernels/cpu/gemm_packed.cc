@@ -81,7 +81,7 @@ HWY_INLINE void PackColumns(const GemmOperand& b, int64_t depth, int64_t columns
 
 HWY_INLINE void Tile(D d, int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                      float* HWY_RESTRICT c, int64_t c_stride, int64_t rows, int64_t columns,
-                     bool first) {
+                     float alpha, bool add) {
   constexpr size_t lanes = hn::MaxLanes(D());  // of fixed size on every target built here
   auto c00 = hn::Zero(d), c01 = hn::Zero(d), c10 = hn::Zero(d), c11 = hn::Zero(d);
   auto c20 = hn::Zero(d), c21 = hn::Zero(d), c30 = hn::Zero(d), c31 = hn::Zero(d);
@@ -110,9 +110,12 @@ HWY_INLINE void Tile(D d, int64_t depth, const float* HWY_RESTRICT a, const floa
     a += kRows;
     b += 2 * lanes;
   }
+  const auto scale = hn::Set(d, alpha);
   if (rows == kRows && columns == int64_t(2 * lanes)) {
     const auto store = [&](float* to, auto low, auto high) HWY_ATTR {
-      if (!first) {
+      low = hn::Mul(low, scale);
+      high = hn::Mul(high, scale);
+      if (add) {
         low = hn::Add(low, hn::LoadU(d, to));
         high = hn::Add(high, hn::LoadU(d, to + lanes));
       }
@@ -141,7 +144,7 @@ HWY_INLINE void Tile(D d, int64_t depth, const float* HWY_RESTRICT a, const floa
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       float& to = c[i * c_stride + j];
-      to = tile[i * int64_t(2 * lanes) + j] + (first ? 0.0f : to);
+      to = alpha * tile[i * int64_t(2 * lanes) + j] + (add ? to : 0.0f);
     }
   }
 }
@@ -152,7 +155,7 @@ struct Buffers {
 };
 
 void GemmBlock(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
-               float* c, int64_t c_stride) {
+               float* c, int64_t c_stride, float alpha, bool accumulate) {
   thread_local const Buffers buffers;  // once a thread, not once a call
   const D d;
   constexpr int64_t kWidth = 2 * int64_t(hn::MaxLanes(D()));
@@ -173,7 +176,7 @@ void GemmBlock(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const Gemm
           for (int64_t ii = 0; ii < height; ii += kRows) {
             Tile(d, depth, buffers.a.get() + ii * depth, buffers.b.get() + jj * depth,
                  c + (i + ii) * c_stride + j + jj, c_stride, std::min(kRows, height - ii),
-                 std::min(kWidth, columns - jj), p == 0);
+                 std::min(kWidth, columns - jj), alpha, accumulate || p > 0);
           }
         }
       }
@@ -192,7 +195,7 @@ namespace tutti {
 HWY_EXPORT(GemmBlock);
 
 void PackedGemm(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
-                float* c, int64_t c_stride, int cores) {
+                float* c, int64_t c_stride, int cores, float alpha, bool accumulate) {
   const auto block = HWY_DYNAMIC_DISPATCH(GemmBlock);
   // Each core takes a stretch of the longer side; every element of c is summed by one core, in the
   // same order whoever it is.
@@ -204,10 +207,10 @@ void PackedGemm(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const Gem
     const int64_t to = std::min(end * kUnit, by_rows ? m : n);
     if (by_rows) {
       const GemmOperand part{a.data + from * a.row_stride, a.row_stride, a.column_stride};
-      block(to - from, n, k, part, b, c + from * c_stride, c_stride);
+      block(to - from, n, k, part, b, c + from * c_stride, c_stride, alpha, accumulate);
     } else {
       const GemmOperand part{b.data + from * b.column_stride, b.row_stride, b.column_stride};
-      block(m, to - from, k, a, part, c + from, c_stride);
+      block(m, to - from, k, a, part, c + from, c_stride, alpha, accumulate);
     }
   });
 }

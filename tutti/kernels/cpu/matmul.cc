@@ -67,6 +67,7 @@ void RegisterMatMulCpuKernels(KernelRegistry& registry) {
   AddKernel<MatMulKernel>(registry, "MatMul", "cpu", {kFloat32});
   AddKernel<MatMulKernel>(registry, "BatchMatMul", "cpu", {kFloat32});
   RegisterFusedMatrixCpuKernels(registry);
+  RegisterMatMulDescentCpuKernel(registry);
 }
 
 }  // namespace tutti
