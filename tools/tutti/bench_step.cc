@@ -4,7 +4,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <vector>
@@ -74,7 +73,10 @@ void BenchPeak(const BenchOptions& options) {
   const int64_t batch = options.batch > 0 ? options.batch : 256;
   const int threads = ThreadsOf(options);
   const StepModel model = MakeStepModel(name, batch);
-  int64_t outside = 8 * nn::CountParameters(nn::Variables(*model.graph)) / 2;
+  int64_t outside = 0;
+  for (const Output& variable : nn::Variables(*model.graph)) {
+    outside += variable.shape().elements() * int64_t(SizeOf(variable.dtype()));
+  }
   for (const Feed& feed : model.feeds) outside += int64_t(feed.second.bytes());
   const int64_t before = ResidentBytes();
   Session session(*model.graph, {.cores_per_device = threads});

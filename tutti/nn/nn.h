@@ -1,7 +1,7 @@
 #pragma once
 
 // All layers: functions that take outputs of a graph, make the variables they need, and return
-// outputs.
+// outputs. Write them with their namespace, nn::Dropout: some share their name with the op below.
 
 #include "tutti/nn/activation.h"
 #include "tutti/nn/attention.h"
