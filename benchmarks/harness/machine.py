@@ -7,20 +7,25 @@ import subprocess
 
 
 def commit(program):
-    """The commit of the tree in which `program` lies, with + when the tree was changed since."""
+    """The commit of the tree in which `program` lies, with + when the tree was changed since or the
+    program is older than it: then the program need not be what the commit builds."""
+    program = pathlib.Path(program).resolve()
+
     def git(*words):
-        return subprocess.run(["git", "-C", str(pathlib.Path(program).resolve().parent), *words],
-                              capture_output=True, text=True).stdout.strip()
+        return subprocess.run(["git", "-C", str(program.parent), *words], capture_output=True,
+                              text=True).stdout.strip()
     name = git("rev-parse", "--short", "HEAD")
     if not name:
         return "unknown"
     changed = git("status", "--porcelain", "--untracked-files=no", ":/", ":(exclude,top)docs")
-    return name + ("+" if changed else "")
+    older = program.stat().st_mtime < float(git("log", "-1", "--format=%ct"))
+    return name + ("+" if changed or older else "")
 
 
 def describe(tutti):
     """A dictionary of strings; `tutti doctor` knows the most of it."""
-    known = dict(line.split(None, 1) for line in tutti.doctor().splitlines() if len(line.split()) > 1)
+    lines = (line.split(None, 1) for line in tutti.doctor().splitlines())
+    known = dict(words for words in lines if len(words) == 2)
     kernel = os.uname()
     return {
         "cores": known.get("cores", str(os.cpu_count())),

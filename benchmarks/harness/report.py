@@ -5,6 +5,7 @@ import statistics
 from harness import plan
 
 TUTTI = "tutti"
+QUIET_SHARE = 0.85  # a round whose MatMul rate is below this share of the best was disturbed
 
 
 def table(head, rows):
@@ -13,7 +14,8 @@ def table(head, rows):
 
 
 def milliseconds(value):
-    return f"{value:.3f} ms" if value < 1 else f"{value:.2f} ms" if value < 10 else f"{value:.1f} ms"
+    digits = 3 if value < 1 else 2 if value < 10 else 1
+    return f"{value:.{digits}f} ms"
 
 
 def verdict(met):
@@ -201,6 +203,20 @@ def losses_section(result):
     return "".join(f"- {line}\n" for line in found)
 
 
+def disturbance(result):
+    """How many rounds had to share the machine, as its own rate tells."""
+    rates = [values for name, values in result["machine_limits"].items() if name.startswith("gemm")]
+    shares = [[value / max(values) for value in values] for values in rates]
+    disturbed = [number for number, worst in enumerate(map(min, zip(*shares)), start=1)
+                 if worst < QUIET_SHARE]
+    if not disturbed:
+        return f"In every round the MatMul rate was at least {QUIET_SHARE:.0%} of its best."
+    which = ", ".join(map(str, disturbed))
+    return (f"In {len(disturbed)} of {len(rates[0])} rounds (number {which}) the MatMul rate at "
+            f"the round's start was below {QUIET_SHARE:.0%} of its best: other work ran on the "
+            "machine. No round was left out.")
+
+
 def versions(result):
     parts = []
     for key, info in result["peers"].items():
@@ -225,7 +241,7 @@ Written by `benchmarks/compare`; do not edit. Tutti and its peers ran in one run
 
 ## Training steps
 Forward, backward and SGD update. Times are the median over the rounds of the median step; the ratio is that of these medians, with its lowest and highest round behind it.
-The best peer is the quickest of all peers' modes.
+The best peer is the quickest of all peers' modes. {disturbance}
 
 {steps}
 A tuned peer is one in a mode that is not how it comes: TensorFlow with `TF_ENABLE_ONEDNN_OPTS=1`, which is off by default on processors like this one. It is named where it beats every peer as it comes.
@@ -278,7 +294,7 @@ def page(result):
         commit=result["commit"], machine=result["machine"], versions=versions(result),
         rounds=result["rounds"], seconds=result["seconds"],
         minutes=result.get("run_seconds", 0) / 60, steps=step_section(result),
-        losses=losses_section(result), modes=modes_section(result), limits=limits_section(result),
+        disturbance=disturbance(result), losses=losses_section(result), modes=modes_section(result), limits=limits_section(result),
         rates=rate_section(result), peak=peak_section(result), peak_batch=plan.PEAK_BATCH,
         engine=engine_section(result),
         failures=f"## What did not run\n{failures}\n" if failures else "")

@@ -64,6 +64,13 @@ class MachineTest(unittest.TestCase):
         text = report.rate_section(result(steps, machine_limits={"gemm 1": [100.0]}))
         self.assertIn("| 90.0 GFLOP/s | 90% | 85% | met |", text)
 
+    def test_disturbed_rounds_are_counted(self):
+        limits = {"gemm 1": [40.0, 80.0, 78.0], "gemm 2": [160.0, 158.0, 90.0]}
+        text = report.disturbance(result([], machine_limits=limits))
+        self.assertIn("In 2 of 3 rounds (number 1, 3)", text)
+        quiet = report.disturbance(result([], machine_limits={"gemm 1": [80.0, 79.0]}))
+        self.assertIn("at least 85%", quiet)
+
 
 class PageTest(unittest.TestCase):
     def test_every_part_is_there(self):
