@@ -13,6 +13,7 @@
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/matmul.h"
+#include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/ops/update.h"
@@ -121,6 +122,28 @@ TEST_F(SteadyTest, AReadInTheSameStepSeesTheValueFromItsStart) {
   EXPECT_EQ(values[0].ToString(), "float32 [2] {2, 2}");
   EXPECT_EQ(values[1].ToString(), "float32 [2] {3, 3}");
   EXPECT_EQ(values[2].ToString(), "float32 [2] {10, 10}");
+}
+
+// The update could run as soon as its gradient is there, but must wait for a reader that sees the
+// variable through a view; what that reader writes must not land on the gradient.
+TEST_F(SteadyTest, AnUpdateWaitsForReadersThroughViewsAndKeepsItsGradient) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {4}, "x");
+  const Output w = Variable(graph, Filled({4}, 1.0f), "w");
+  const Output gradient = Add(x, x, "gradient");
+  const Output row = Reshape(w, Shape{1, 4}, "row");
+  const Output product = MatMul(Reshape(x, Shape{4, 1}), row, {}, "product");
+  const Output again = MatMul(product, product, {}, "again");
+  const Output first = AssignSub(w, gradient, "first");
+  const Output second = AssignAdd(w, x, "second");
+  for (const bool optimize : {false, true}) {
+    Session session(graph, {.optimize = optimize});
+    session.Initialize();
+    const auto values = session.Run({{x, Tensor::Of<float>({4}, {1, 2, 3, 4})}}, {again},
+                                    {first.node, second.node});
+    EXPECT_EQ(values[0].values<float>()[0], 10);
+    EXPECT_EQ(session.Run(w).ToString(), "float32 [4] {0, -1, -2, -3}");
+  }
 }
 
 TEST_F(SteadyTest, SeveralThreadsRunOnePlanAtOnce) {

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "tutti/base/check.h"
 #include "tutti/compile/plan_draft.h"
 #include "tutti/graph/op_def.h"
 
@@ -164,6 +165,7 @@ class ValuePlacer {
 }  // namespace
 
 void PlanDraft::AddEdge(uint32_t from, uint32_t to) {
+  TUTTI_CHECK(from <= to);
   if (from == to || !edges.insert((uint64_t(from) << 32) | to).second) return;
   plan.nodes[from].successors.push_back(to);
   ++plan.nodes[to].waits_for;

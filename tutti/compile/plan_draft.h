@@ -16,7 +16,7 @@ struct PlanDraft {
       root;  // slot -> the slot whose bytes it shows under another shape, or itself
   std::unordered_set<uint64_t> edges;
 
-  // `to` waits for `from`. Edges that exist are not added twice.
+  // `to` waits for `from`. Edges that exist are not added twice. REQUIRES: from comes before to.
   void AddEdge(uint32_t from, uint32_t to);
 };
 

@@ -73,11 +73,12 @@ class Planner {
   const Graph& graph() const { return *plan_->program.graph; }
   uint32_t SlotOf(Output output) const { return slot_.at(output); }
 
-  // A node's key is its id, but an update's is that of the latest node it must wait for: its inputs
-  // and those readers of its variables that were built before it.
+  // A node's key is its id, but an update's is that of the latest node it must wait for: its
+  // inputs, the readers of its variables that were built before it, and their earlier updates.
+  // Every edge of the plan then goes forward in the order, which the lives of values rely on.
   void Order() {
-    std::vector<std::pair<int64_t, int64_t>> keys;  // (key, id)
-    std::unordered_map<Output, int64_t, OutputHash> last_reader;
+    std::vector<std::pair<int64_t, int64_t>> keys;                // (key, id)
+    std::unordered_map<Output, int64_t, OutputHash> last_access;  // of a variable: largest key
     std::vector<int64_t> key_of(graph().size());
     for (const auto& node : graph().nodes()) {
       int64_t wait = 0;
@@ -86,22 +87,31 @@ class Planner {
         wait = std::max(wait, key_of[node->input(i).node->id()]);
         if (!node->def().IsVariableInput(i)) continue;
         update = true;
-        if (const auto it = last_reader.find(node->input(i)); it != last_reader.end()) {
+        if (const auto it = last_access.find(node->input(i)); it != last_access.end()) {
           wait = std::max(wait, it->second);
         }
       }
-      for (const Node* before : node->control_inputs()) wait = std::max(wait, key_of[before->id()]);
+      for (const Node* before : node->control_inputs()) {
+        wait = std::max(wait, key_of[before->id()]);
+      }
       const int64_t key = update ? wait : node->id();
       key_of[node->id()] = key;
-      for (const Output& input : node->inputs()) {
-        if (input.node->op() != "Variable") continue;
-        int64_t& last = last_reader[input];
+      for (int i = 0; i < node->num_inputs(); ++i) {
+        const Output source = Viewed(node->input(i));
+        if (source.node->op() != "Variable" && !node->def().IsVariableInput(i)) continue;
+        int64_t& last = last_access[source];
         last = std::max(last, key);
       }
       keys.emplace_back(key, node->id());
     }
     std::sort(keys.begin(), keys.end());
     for (const auto& [key, id] : keys) order_.push_back(graph().nodes()[id].get());
+  }
+
+  // What `value` is a view of, in the end.
+  static Output Viewed(Output value) {
+    while (value.node->def().view) value = value.node->input(0);
+    return value;
   }
 
   absl::Status MakeNodesAndSlots() {
@@ -285,8 +295,7 @@ class Planner {
           last_update[input] = i;
           continue;
         }
-        while (input.node->def().view)
-          input = input.node->input(0);  // a view of a variable reads it too
+        input = Viewed(input);  // a view of a variable reads it too
         if (input.node->op() == "Variable") readers[input].push_back(i);
       }
     }
