@@ -33,55 +33,74 @@ namespace hn = hwy::HWY_NAMESPACE;
 using D = hn::ScalableTag<float>;
 
 constexpr int64_t kRows = 6;
+constexpr int64_t kWidth = 2 * int64_t(hn::MaxLanes(D()));
 constexpr int64_t kHeight = 96;
 constexpr int64_t kDepth = 256;
 constexpr int64_t kColumns = 512;
 
-// One panel of kWidth columns of op(b)[0..depth, ...), of which `here` are there; zeros stand for
+// One panel of kPanel columns of op(b)[0..depth, ...), of which `here` are there; zeros stand for
 // the others.
-template <int64_t kWidth>
+template <int64_t kPanel>
 HWY_INLINE void PackPanel(const GemmOperand& b, int64_t depth, int64_t here,
                           float* HWY_RESTRICT to) {
   const float* HWY_RESTRICT from = b.data;
-  if (here < kWidth) {
+  if (here < kPanel) {
     for (int64_t p = 0; p < depth; ++p) {
-      for (int64_t i = 0; i < kWidth; ++i) {
-        to[p * kWidth + i] = i < here ? from[p * b.row_stride + i * b.column_stride] : 0.0f;
+      for (int64_t i = 0; i < kPanel; ++i) {
+        to[p * kPanel + i] = i < here ? from[p * b.row_stride + i * b.column_stride] : 0.0f;
       }
-    }
-  } else if (b.column_stride == 1) {
-    for (int64_t p = 0; p < depth; ++p, from += b.row_stride, to += kWidth) {
-      for (int64_t i = 0; i < kWidth; ++i) to[i] = from[i];
     }
   } else {
     // Along the rows of memory, eight steps at a time: each line of the cache is used up at once.
     constexpr int64_t kSteps = 8;
     int64_t p = 0;
     for (; p + kSteps <= depth; p += kSteps) {
-      for (int64_t i = 0; i < kWidth; ++i) {
+      for (int64_t i = 0; i < kPanel; ++i) {
         const float* HWY_RESTRICT row = from + i * b.column_stride + p;
-        for (int64_t q = 0; q < kSteps; ++q) to[(p + q) * kWidth + i] = row[q];
+        for (int64_t q = 0; q < kSteps; ++q) to[(p + q) * kPanel + i] = row[q];
       }
     }
     for (; p < depth; ++p) {
-      for (int64_t i = 0; i < kWidth; ++i) to[p * kWidth + i] = from[i * b.column_stride + p];
+      for (int64_t i = 0; i < kPanel; ++i) to[p * kPanel + i] = from[i * b.column_stride + p];
     }
   }
 }
 
+// From one panel of a block to the next. A line more than the panel itself, so that the same step
+// of all panels does not fall into one set of the cache while they are filled side by side.
+template <int64_t kPanel>
+constexpr int64_t PanelStride(int64_t depth) {
+  return depth * kPanel + 16;
+}
+
 // All panels of op(b)[0..depth, 0..columns).
-template <int64_t kWidth>
+template <int64_t kPanel>
 HWY_INLINE void PackColumns(const GemmOperand& b, int64_t depth, int64_t columns,
                             float* HWY_RESTRICT to) {
-  for (int64_t j = 0; j < columns; j += kWidth, to += depth * kWidth) {
+  const int64_t stride = PanelStride<kPanel>(depth);
+  int64_t j = 0;
+  if (b.column_stride == 1) {
+    // Row by row as they lie in memory, each spread over all whole panels.
+    const int64_t whole = columns / kPanel * kPanel;
+    for (int64_t p = 0; p < depth; ++p) {
+      const float* HWY_RESTRICT row = b.data + p * b.row_stride;
+      float* HWY_RESTRICT step = to + p * kPanel;
+      for (j = 0; j < whole; j += kPanel, step += stride) {
+        for (int64_t i = 0; i < kPanel; ++i) step[i] = row[j + i];
+      }
+    }
+    to += whole / kPanel * stride;
+    j = whole;
+  }
+  for (; j < columns; j += kPanel, to += stride) {
     const GemmOperand panel{b.data + j * b.column_stride, b.row_stride, b.column_stride};
-    PackPanel<kWidth>(panel, depth, std::min(kWidth, columns - j), to);
+    PackPanel<kPanel>(panel, depth, std::min(kPanel, columns - j), to);
   }
 }
 
 HWY_INLINE void Tile(D d, int64_t depth, const float* HWY_RESTRICT a, const float* HWY_RESTRICT b,
                      float* HWY_RESTRICT c, int64_t c_stride, int64_t rows, int64_t columns,
-                     float alpha, bool add) {
+                     bool add) {
   constexpr size_t lanes = hn::MaxLanes(D());  // of fixed size on every target built here
   auto c00 = hn::Zero(d), c01 = hn::Zero(d), c10 = hn::Zero(d), c11 = hn::Zero(d);
   auto c20 = hn::Zero(d), c21 = hn::Zero(d), c30 = hn::Zero(d), c31 = hn::Zero(d);
@@ -110,11 +129,8 @@ HWY_INLINE void Tile(D d, int64_t depth, const float* HWY_RESTRICT a, const floa
     a += kRows;
     b += 2 * lanes;
   }
-  const auto scale = hn::Set(d, alpha);
   if (rows == kRows && columns == int64_t(2 * lanes)) {
     const auto store = [&](float* to, auto low, auto high) HWY_ATTR {
-      low = hn::Mul(low, scale);
-      high = hn::Mul(high, scale);
       if (add) {
         low = hn::Add(low, hn::LoadU(d, to));
         high = hn::Add(high, hn::LoadU(d, to + lanes));
@@ -144,21 +160,22 @@ HWY_INLINE void Tile(D d, int64_t depth, const float* HWY_RESTRICT a, const floa
   for (int64_t i = 0; i < rows; ++i) {
     for (int64_t j = 0; j < columns; ++j) {
       float& to = c[i * c_stride + j];
-      to = alpha * tile[i * int64_t(2 * lanes) + j] + (add ? to : 0.0f);
+      to = tile[i * int64_t(2 * lanes) + j] + (add ? to : 0.0f);
     }
   }
 }
 
 struct Buffers {
-  hwy::AlignedFreeUniquePtr<float[]> a = hwy::AllocateAligned<float>(size_t(kHeight * kDepth));
-  hwy::AlignedFreeUniquePtr<float[]> b = hwy::AllocateAligned<float>(size_t(kColumns * kDepth));
+  hwy::AlignedFreeUniquePtr<float[]> a =
+      hwy::AllocateAligned<float>(size_t(kHeight / kRows * PanelStride<kRows>(kDepth)));
+  hwy::AlignedFreeUniquePtr<float[]> b = hwy::AllocateAligned<float>(
+      size_t(DivideRoundUp(kColumns, kWidth) * PanelStride<kWidth>(kDepth)));
 };
 
 void GemmBlock(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const GemmOperand& b,
                float* c, int64_t c_stride, float alpha, bool accumulate) {
   thread_local const Buffers buffers;  // once a thread, not once a call
   const D d;
-  constexpr int64_t kWidth = 2 * int64_t(hn::MaxLanes(D()));
   for (int64_t j = 0; j < n; j += kColumns) {
     const int64_t columns = std::min(kColumns, n - j);
     for (int64_t p = 0; p < k; p += kDepth) {
@@ -172,11 +189,19 @@ void GemmBlock(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const Gemm
         const GemmOperand a_here{a.data + i * a.row_stride + p * a.column_stride, a.column_stride,
                                  a.row_stride};
         PackColumns<kRows>(a_here, depth, height, buffers.a.get());
+        if (alpha != 1.0f) {
+          // Here it costs little; in the kernel it would cost a register that the tile needs.
+          for (int64_t ii = 0; ii < height; ii += kRows) {
+            float* HWY_RESTRICT panel = buffers.a.get() + ii / kRows * PanelStride<kRows>(depth);
+            for (int64_t e = 0; e < depth * kRows; ++e) panel[e] *= alpha;
+          }
+        }
         for (int64_t jj = 0; jj < columns; jj += kWidth) {
           for (int64_t ii = 0; ii < height; ii += kRows) {
-            Tile(d, depth, buffers.a.get() + ii * depth, buffers.b.get() + jj * depth,
+            Tile(d, depth, buffers.a.get() + ii / kRows * PanelStride<kRows>(depth),
+                 buffers.b.get() + jj / kWidth * PanelStride<kWidth>(depth),
                  c + (i + ii) * c_stride + j + jj, c_stride, std::min(kRows, height - ii),
-                 std::min(kWidth, columns - jj), alpha, accumulate || p > 0);
+                 std::min(kWidth, columns - jj), accumulate || p > 0);
           }
         }
       }

@@ -37,6 +37,10 @@ TEST(PackedGemm, EqualsPlainLoopsWhateverTheStridesAndCores) {
         const Gemm gemm{.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb};
         ASSERT_TRUE(gemm.Run(a.data(), b.data(), run.data()).ok());
         EXPECT_EQ(one, two) << m << " " << n << " " << k;
+        // Adding the product times -1 to itself leaves zeros, but for the rounding of the blocks.
+        std::vector<float> gone = one;
+        PackedGemm(m, n, k, op_a, op_b, gone.data(), n, 1, -1.0f, true);
+        for (const float left : gone) ASSERT_NEAR(left, 0, 1e-4);
         for (int64_t i = 0; i < m; ++i) {
           for (int64_t j = 0; j < n; ++j) {
             double sum = 0;
