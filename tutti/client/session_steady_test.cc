@@ -23,8 +23,8 @@ namespace {
 std::atomic<int64_t> allocations{0};
 }  // namespace
 
-// Every way to memory in C++ ends in one of these two; the C library's are counted through the hook
-// of aligned_alloc's own wrapper below.
+// Counts what C++ allocates. Memory taken from the C library by other ways (aligned_alloc) and kept
+// shows in mallinfo2, which the test compares too.
 void* operator new(size_t size) {
   ++allocations;
   if (void* memory = std::malloc(size)) return memory;

@@ -167,7 +167,7 @@ struct Subgraph {
 };
 
 // While it lives, names of new nodes get "name/" in front. Scopes nest. A scope name that was used
-// before is made unique ("dense_1").
+// before is made unique ("dense_1"). The name "/" leads back to the root for as long.
 class NameScope {
  public:
   NameScope(Graph& graph, std::string_view name);

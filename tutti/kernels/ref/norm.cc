@@ -5,41 +5,11 @@
 
 #include "tutti/device/device.h"
 #include "tutti/kernels/labels.h"
+#include "tutti/kernels/ref/floating.h"
 #include "tutti/kernels/ref/register.h"
 
 namespace tutti {
 namespace {
-
-template <typename T>
-double Read(T value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return double(value);
-  } else {
-    return double(float(value));
-  }
-}
-template <typename T>
-T Write(double value) {
-  if constexpr (std::is_floating_point_v<T>) {
-    return T(value);
-  } else {
-    return T(float(value));
-  }
-}
-
-template <typename Body>
-void VisitFloating(DType dtype, const Body& body) {
-  switch (dtype) {
-    case DType::kFloat16:
-      return body(std::type_identity<Float16>{});
-    case DType::kBFloat16:
-      return body(std::type_identity<BFloat16>{});
-    case DType::kFloat64:
-      return body(std::type_identity<double>{});
-    default:
-      return body(std::type_identity<float>{});
-  }
-}
 
 // Element i of group g stands at position Index(g, i) and belongs to channel Channel(g, i).
 struct Groups {
