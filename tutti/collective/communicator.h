@@ -1,0 +1,151 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tutti/collective/schedule.h"
+#include "tutti/net/transport.h"
+#include "tutti/tensor/dtype.h"
+
+namespace tutti::collective {
+
+enum class Reduction : uint8_t { kSum = 1, kMean = 2, kMin = 3, kMax = 4, kProduct = 5 };
+
+// How float32 data travels. Sums are made in float32; what arrives was rounded for the journey.
+enum class Wire : uint8_t { kAsIs = 1, kBFloat16 = 2, kFloat16 = 3 };
+
+// What can be said of one operation. Two ranks' calls belong together if group, key and step agree;
+// everything else must agree too, or every rank gets INVALID_ARGUMENT with both values.
+struct CallOptions {
+  std::string_view key = "";        // "grads/bucket_3"
+  int64_t step = -1;                // -1: counts up by itself, per group and key
+  std::string_view algorithm = "";  // empty: the tuner chooses
+  Reduction reduction = Reduction::kSum;
+  Wire wire = Wire::kAsIs;
+  int root = 0;
+  int priority = 0;  // of two operations that could go on, the higher goes first
+};
+
+// An operation under way. Copies share it. Thread-safe.
+class Handle {
+ public:
+  bool done() const;
+  // Makes progress until the operation is done, and returns how it ended. The data may be touched
+  // again only after that. OK means that this rank holds the whole result.
+  absl::Status Wait() const;
+  // Calls back once it is done: at once if it is, else from the thread that finishes it, with no
+  // lock held. At most one callback per operation.
+  void OnDone(std::function<void(const absl::Status&)> callback) const;
+  // How it was done, for traces.
+  std::string_view algorithm() const;
+
+ private:
+  friend class Engine;
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+// Some of the ranks, in an order of their own. Buffers are given as memory of any kind; memory from
+// Communicator::Allocate saves a copy. Zero counts are fine. Every function starts the operation
+// and returns; mistakes that can be seen at once end the handle at once. Thread-safe.
+class Group {
+ public:
+  virtual ~Group() = default;
+  virtual int rank() const = 0;  // of this process in the group
+  virtual int size() const = 0;
+  virtual std::string_view name() const = 0;
+
+  // In place: `data` holds `count` elements before and the result after.
+  virtual Handle AllReduce(void* data, int64_t count, DType dtype,
+                           const CallOptions& call = {}) = 0;
+  virtual Handle Broadcast(void* data, int64_t count, DType dtype,
+                           const CallOptions& call = {}) = 0;
+  // Only the root's data is meaningful afterwards.
+  virtual Handle Reduce(void* data, int64_t count, DType dtype, const CallOptions& call = {}) = 0;
+
+  // `data` holds size() chunks of `count` elements. ReduceScatter leaves the sum of chunk rank() in
+  // its place, and the rest undefined. AllGather starts with chunk rank() in place, and fills the
+  // others. Gather fills the root's only. Scatter takes the root's, and leaves chunk rank() in
+  // place.
+  virtual Handle ReduceScatter(void* data, int64_t count, DType dtype,
+                               const CallOptions& call = {}) = 0;
+  virtual Handle AllGather(void* data, int64_t count, DType dtype,
+                           const CallOptions& call = {}) = 0;
+  virtual Handle Gather(void* data, int64_t count, DType dtype, const CallOptions& call = {}) = 0;
+  virtual Handle Scatter(void* data, int64_t count, DType dtype, const CallOptions& call = {}) = 0;
+  // AllGather with counts[r] elements of rank r, one chunk after the other.
+  virtual Handle AllGatherV(void* data, std::span<const int64_t> counts, DType dtype,
+                            const CallOptions& call = {}) = 0;
+  // `input` and `output` hold size() chunks of `count` elements and do not overlap.
+  virtual Handle AllToAll(const void* input, void* output, int64_t count, DType dtype,
+                          const CallOptions& call = {}) = 0;
+  virtual Handle Barrier(const CallOptions& call = {}) = 0;
+
+  // Which algorithm the tuner takes for an all-reduce of so many bytes, and why, for people: a line
+  // per algorithm with its predicted time.
+  virtual std::string Explain(Operation operation, int64_t bytes) const = 0;
+};
+
+// How the ranks of a job find each other: give exactly one of address, file and endpoints.
+struct Bootstrap {
+  int rank = 0;
+  int size = 1;
+  std::string address;                 // "host:port" where rank 0 listens
+  std::string file;                    // rank 0 writes its address there
+  std::vector<std::string> endpoints;  // "host:port" of every rank
+  std::string job = "tutti";           // other jobs are refused
+  std::string token;                   // shared secret; empty: none
+  int64_t generation = 0;              // of the group; others are refused
+  double timeout_seconds = 60;         // for all to appear
+};
+
+struct CommunicatorOptions {
+  Bootstrap bootstrap;
+  std::string transport = "auto";  // auto: shm within a host, tcp between; or shm, or tcp
+  double silence_seconds = 5;      // without a sign of life a rank is given up
+  double late_seconds = 5;         // alive but late: warned about this often
+  int tcp_streams = 2;             // per peer
+  bool tune = true;                // measure links at the start (up to 50 ms), or use defaults
+};
+
+// One rank's membership in a job: its links to the others, and the engine that runs operations on
+// them. A rank that dies or falls silent ends every operation of every rank with an error that
+// names it, and the communicator with it: it must be made anew, with a higher generation.
+// Thread-safe.
+//
+//   auto comm = ValueOrThrow(Communicator::Create({.bootstrap = {.rank = r, .size = n,
+//                                                                .address = "host0:4711"}}));
+//   auto memory = ValueOrThrow(comm->Allocate(bytes));
+//   ThrowIfError(comm->world().AllReduce(memory->bytes().data(), count, kFloat32).Wait());
+class Communicator {
+ public:
+  static absl::StatusOr<std::unique_ptr<Communicator>> Create(const CommunicatorOptions& options);
+  // All ranks of a job inside this process, joined by memory.
+  static absl::StatusOr<std::vector<std::unique_ptr<Communicator>>> CreateInProcess(int ranks);
+  // Tells the others that this rank leaves on purpose.
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+  virtual Group& world() = 0;
+  // All members call it with the same name and the same ranks (of the world, in the group's order).
+  virtual absl::StatusOr<std::unique_ptr<Group>> MakeGroup(std::string_view name,
+                                                           std::span<const int> ranks) = 0;
+  // Memory that peers on this host read and write in place.
+  virtual absl::StatusOr<std::unique_ptr<net::RegisteredMemory>> Allocate(size_t bytes) = 0;
+
+  // Does some of the work that is there, and returns; true if there was any. A lane calls it
+  // between its nodes. Costs some nanoseconds when nothing is under way.
+  virtual bool Poll() = 0;
+  // OK, or why no operation can succeed any more.
+  virtual absl::Status status() const = 0;
+};
+
+}  // namespace tutti::collective
