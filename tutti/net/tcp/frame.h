@@ -36,15 +36,14 @@ enum class FrameKind : uint8_t {
   kRefused = 10,  // answers a kPut or kGet that cannot be done; the payload says why
 };
 
-enum FrameFlag : uint8_t {
-  kInOrder = 1,    // of kReady: send on one stream, so that the bytes arrive in order
-  kAnnounced = 2,  // of kData: a kAnnounce was sent before
-  kToPut = 4,      // of kRefused: it is a kPut that is refused, not a kGet
-};
+using FrameFlags = uint8_t;
+inline constexpr FrameFlags kInOrder = 1;    // of kReady: send on one stream, to arrive in order
+inline constexpr FrameFlags kAnnounced = 2;  // of kData: a kAnnounce was sent before
+inline constexpr FrameFlags kToPut = 4;      // of kRefused: a kPut is refused, not a kGet
 
 struct FrameHeader {
   FrameKind kind = FrameKind::kShort;
-  uint8_t flags = 0;
+  FrameFlags flags = 0;
   uint32_t index = 0;      // Tag::index, or MemoryKey::region
   uint64_t operation = 0;  // Tag::operation, or MemoryKey::offset of the message's first byte
   uint64_t id = 0;         // of a receive, get or put, chosen by the one who waits for its end

@@ -1,0 +1,158 @@
+#include "tutti/net/tcp/link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tutti/base/clock.h"
+#include "tutti/base/status.h"
+#include "tutti/net/tcp/shared.h"
+
+namespace tutti::net::tcp {
+namespace {
+
+// After a peer has gone: how long without a byte until what has not come is given up.
+constexpr int64_t kGraceNanos = 500'000'000;
+
+// Stream 0 has many small frames, the others few large ones.
+constexpr size_t kControlReadAhead = size_t{16} << 10;
+constexpr size_t kBulkReadAhead = size_t{1} << 10;
+
+}  // namespace
+
+InStream::InStream(Shared* shared, Link* link, Fd fd, uint32_t number)
+    : shared_(shared),
+      link_(link),
+      fd_(std::move(fd)),
+      number_(number),
+      reader_(number == 0 ? kControlReadAhead : kBulkReadAhead) {}
+
+InStream::~InStream() { Close(absl::OkStatus()); }
+
+void InStream::OnEvents(uint32_t /*events*/) {
+  if (!link_->alive() || closed()) return;
+  const FrameReader::Outcome outcome = reader_.Read(fd_.get(), kBurstBytes, this);
+  if (outcome.moved > 0) {
+    shared_->moved = true;
+    link_->NoteRead();
+  }
+  if (!outcome.status.ok()) return link_->Break(outcome.status);
+  if (!outcome.closed) return;
+  shared_->moved = true;
+  shared_->poller.Remove(fd_.get());
+  fd_.Reset();
+  if (outcome.error != 0) {
+    link_->LoseConnection(fmt::format("connection lost: {}", ErrnoText(outcome.error)));
+  } else {
+    link_->LoseConnection(reader_.inside_frame() ? "closed the connection in the middle of a frame"
+                                                 : "closed the connection");
+  }
+}
+
+absl::Status InStream::BeginFrame(const FrameHeader& header, std::byte** target) {
+  if (!link_->alive()) return link_->status();
+  return link_->in().BeginFrame(header, &landing_, target);
+}
+
+absl::Status InStream::EndFrame(const FrameHeader& header, std::byte* payload) {
+  if (!link_->alive()) return link_->status();
+  return link_->in().EndFrame(header, &landing_, payload);
+}
+
+void InStream::Close(const absl::Status& status) {
+  if (fd_.valid()) shared_->poller.Remove(fd_.get());
+  fd_.Reset();
+  landing_.region = nullptr;
+  const auto receive = std::move(landing_.receive);
+  if (receive != nullptr && !status.ok()) receive->request->Done(status);
+}
+
+Link::Link(Shared* shared, int peer)
+    : shared_(shared), peer_(peer), out_(shared, this), in_(shared, this, &out_) {}
+
+void Link::SetEndpoint(const SocketAddress& address, std::string_view endpoint) {
+  endpoint_ = endpoint;
+  out_.SetAddress(address);
+}
+
+std::string Link::Describe() const { return fmt::format("rank {} ({}, tcp)", peer_, endpoint_); }
+
+Refusal Link::Admit(uint32_t stream, std::string* why) const {
+  if (!alive() || losing_) {
+    *why = fmt::format("the link to rank {} is broken", peer_);
+    return Refusal::kNotAdmitted;
+  }
+  if (stream > static_cast<uint32_t>(shared_->options.streams)) {
+    *why = fmt::format("stream {}, expected 0 to {}", stream, shared_->options.streams);
+    return Refusal::kNotAdmitted;
+  }
+  const bool taken = std::any_of(in_streams_.begin(), in_streams_.end(),
+                                 [&](const auto& other) { return other->number() == stream; });
+  if (taken) {
+    *why = fmt::format("rank {} has stream {} already", peer_, stream);
+    return Refusal::kTaken;
+  }
+  return Refusal::kNone;
+}
+
+absl::Status Link::Adopt(Fd fd, uint32_t stream) {
+  auto& added =
+      in_streams_.emplace_back(std::make_unique<InStream>(shared_, this, std::move(fd), stream));
+  return shared_->poller.Add(added->fd(), EPOLLIN, added.get());
+}
+
+void Link::Break(const absl::Status& status) {
+  if (!alive()) return;
+  status_ = WithPrefix(status, Describe() + ": ");
+  shared_->breaking.push_back(this);
+  // Nobody may be making progress: let a sleeper see to it.
+  shared_->poller.Wake();
+}
+
+bool Link::AllRead() const {
+  return std::all_of(in_streams_.begin(), in_streams_.end(),
+                     [](const auto& stream) { return stream->closed(); });
+}
+
+void Link::LoseConnection(std::string_view cause) {
+  if (!alive()) return;
+  if (!losing_) {
+    losing_ = true;
+    cause_ = cause;
+    last_read_ = NowNanos();
+    shared_->poller.WakeBy(last_read_ + kGraceNanos);
+  }
+  if (AllRead()) Break(Unavailable("{}", cause_));
+}
+
+void Link::NoteRead() {
+  if (losing_) last_read_ = NowNanos();
+}
+
+void Link::Withdraw(const Region& region) {
+  const bool reading = std::any_of(in_streams_.begin(), in_streams_.end(),
+                                   [&](const auto& stream) { return stream->Uses(region); });
+  if (!reading && !out_.Uses(region)) return;
+  Break(FailedPrecondition("was at registered memory when it was given back"));
+}
+
+void Link::CheckDeadlines(int64_t now) {
+  if (!alive()) return;
+  if (losing_) {
+    if (now - last_read_ >= kGraceNanos) return Break(Unavailable("{}", cause_));
+    shared_->poller.WakeBy(last_read_ + kGraceNanos);
+  }
+  if (out_.Overdue(now) != nullptr) {
+    LoseConnection(
+        fmt::format("cannot connect: no answer for {} s", shared_->options.connect_seconds));
+  }
+}
+
+void Link::Close(const absl::Status& status) {
+  status_ = status;
+  out_.Close(status);
+  in_.Close(status);
+  for (const auto& stream : in_streams_) stream->Close(status);
+  in_streams_.clear();
+}
+
+}  // namespace tutti::net::tcp

@@ -1,0 +1,147 @@
+#include "tutti/net/tcp/listener.h"
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "tutti/base/clock.h"
+#include "tutti/base/log.h"
+#include "tutti/base/status.h"
+#include "tutti/net/tcp/shared.h"
+
+namespace tutti::net::tcp {
+namespace {
+
+// At one go, so that a flood does not keep the links waiting.
+constexpr int kMaxAccepts = 32;
+
+int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+
+}  // namespace
+
+// A connection that has not said yet who it is.
+class Listener::Pending final : public EventHandler {
+ public:
+  Pending(Listener* listener, Fd fd, std::string from, int64_t deadline)
+      : listener_(listener),
+        fd_(std::move(fd)),
+        from_(std::move(from)),
+        deadline_(deadline),
+        greeting_(listener->shared_->identity, /*connecting=*/false, /*expected_peer=*/-1,
+                  listener->admit_) {}
+  ~Pending() { End(); }
+
+  absl::Status Watch() { return listener_->shared_->poller.Add(fd_.get(), EPOLLIN, this); }
+
+  void OnEvents(uint32_t /*events*/) override {
+    if (over()) return;
+    listener_->shared_->moved = true;
+    if (const absl::Status status = greeting_.Continue(fd_.get()); !status.ok()) {
+      return Refuse(MessageOf(status));
+    }
+    if (!greeting_.done()) return;
+    listener_->shared_->poller.Remove(fd_.get());
+    --listener_->waiting_;
+    listener_->adopt_(greeting_.peer(), std::move(fd_));
+  }
+
+  void Refuse(std::string_view why) {
+    listener_->LogRefusal(from_, why);
+    End();
+  }
+
+  bool over() const { return !fd_.valid(); }
+  int64_t deadline() const { return deadline_; }
+
+ private:
+  void End() {
+    if (over()) return;
+    listener_->shared_->poller.Remove(fd_.get());
+    fd_.Reset();
+    --listener_->waiting_;
+  }
+
+  Listener* const listener_;
+  Fd fd_;
+  const std::string from_;
+  const int64_t deadline_;
+  Greeting greeting_;
+};
+
+Listener::Listener(Shared* shared, Handshake::Admit admit, Adopt adopt)
+    : shared_(shared), admit_(std::move(admit)), adopt_(std::move(adopt)) {}
+
+Listener::~Listener() = default;
+
+absl::Status Listener::Open() {
+  SocketAddress bound;
+  TUTTI_ASSIGN_OR_RETURN(fd_, ListenAt(shared_->options.host, shared_->options.port, &bound));
+  spare_.Reset(OpenSpare());
+  endpoint_ = ToString(bound);
+  return shared_->poller.Add(fd_.get(), EPOLLIN, this);
+}
+
+void Listener::OnEvents(uint32_t /*events*/) {
+  shared_->moved = true;
+  for (int i = 0; i < kMaxAccepts; ++i) {
+    SocketAddress from;
+    from.length = sizeof(from.storage);
+    Fd fd(accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length,
+                  SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (fd.valid()) {
+      Add(std::move(fd), from);
+    } else if (errno == EMFILE || errno == ENFILE) {
+      return RefuseForWantOfDescriptors();
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return;
+    }
+  }
+}
+
+void Listener::Add(Fd fd, const SocketAddress& from) {
+  if (waiting_ >= shared_->options.max_pending) {
+    for (const auto& oldest : pending_) {
+      if (oldest->over()) continue;
+      oldest->Refuse("too many connections have not said yet who they are");
+      break;
+    }
+  }
+  PrepareDataSocket(fd.get());
+  const int64_t deadline =
+      NowNanos() + static_cast<int64_t>(shared_->options.connect_seconds * 1e9);
+  auto& added = pending_.emplace_back(
+      std::make_unique<Pending>(this, std::move(fd), ToString(from), deadline));
+  ++waiting_;
+  if (const absl::Status status = added->Watch(); !status.ok()) {
+    return added->Refuse(MessageOf(status));
+  }
+  shared_->poller.WakeBy(deadline);
+}
+
+void Listener::RefuseForWantOfDescriptors() {
+  spare_.Reset();
+  Fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  spare_.Reset(OpenSpare());
+  LogRefusal("somebody", "this process has no file descriptors left (ulimit -n)");
+}
+
+void Listener::LogRefusal(const std::string& from, std::string_view why) const {
+  Log(LogLevel::kWarning, "rank {} ({}, tcp) refused a connection from {}: {}",
+      shared_->options.rank, endpoint_, from, why);
+}
+
+void Listener::CheckDeadlines(int64_t now) {
+  for (const auto& pending : pending_) {
+    if (pending->over()) continue;
+    if (now < pending->deadline()) return shared_->poller.WakeBy(pending->deadline());
+    pending->Refuse(fmt::format("no handshake within {} s", shared_->options.connect_seconds));
+  }
+}
+
+void Listener::Sweep() {
+  std::erase_if(pending_, [](const auto& pending) { return pending->over(); });
+}
+
+}  // namespace tutti::net::tcp

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <sys/epoll.h>
+
+#include <atomic>
+#include <cstdint>
+#include <limits>
+
+#include "absl/status/statusor.h"
+#include "tutti/net/tcp/socket.h"
+
+namespace tutti::net::tcp {
+
+// Is told when its descriptor can be read or written (EPOLLIN, EPOLLOUT, ...).
+class EventHandler {
+ public:
+  virtual void OnEvents(uint32_t events) = 0;
+
+ protected:
+  ~EventHandler() = default;
+};
+
+// The descriptors of a transport, level-triggered in one epoll set, and the way to sleep until one
+// of them has something. Sleeping looks at the set from outside and takes no event from it, so one
+// thread may sleep while another dispatches, and nothing is lost between the two.
+//
+// Wait and Wake are thread-safe, the rest is called under the transport's lock. A handler must not
+// be destroyed while Dispatch runs.
+class Poller {
+ public:
+  absl::Status Open();
+
+  absl::Status Add(int fd, uint32_t events, EventHandler* handler);
+  void Change(int fd, uint32_t events, EventHandler* handler);
+  void Remove(int fd);
+
+  // Tells the handlers of what is there, without waiting.
+  void Dispatch();
+
+  // Sleeps until Dispatch would find something, Wake was called since the last Wait, a deadline has
+  // come, or the time is over. Looks without sleeping for the first `spin_nanos`.
+  void Wait(int64_t timeout_nanos, int64_t spin_nanos);
+  void Wake();
+
+  // Somebody has something to do at that time (of NowNanos) even if no descriptor stirs.
+  void WakeBy(int64_t nanos);
+  // True, and the deadlines are forgotten, if the earliest has come: all are to be looked at.
+  bool DeadlinePassed();
+
+ private:
+  static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+  bool Ready(int64_t timeout_nanos);
+
+  Fd epoll_;
+  Fd wake_;
+  std::atomic<int64_t> deadline_ = kNever;
+};
+
+}  // namespace tutti::net::tcp

@@ -1,0 +1,337 @@
+// The TCP transport.
+//
+// Connections. Whoever has something to send to a peer connects to it, and sends on the connections
+// that it made; what it receives comes on those that the peer made. So two ranks that open at the
+// same time need no rule for who wins, a stream is wholly one rank's business, and closing a
+// connection can never destroy bytes under way (see OutStream). Stream 0 is made first and carries
+// small frames; the streams for bulk are made with the first large message. Every connection begins
+// with the handshake of tutti/net/handshake.h.
+//
+// Messages. Up to kEagerBytes a message is sent at once and kept by the receiver if need be; beyond
+// that it waits for the receiver's kReady, so what a peer can make this rank keep is bounded.
+// tutti/net/tcp/inbox.cc tells how messages and receives meet, docs/formats/data-plane.md what is
+// on the wire.
+//
+// Bytes. A payload is written from the caller's memory and read into the caller's memory; besides
+// the kernel's two copies, each side reads it once for the checksum, a frame at a time while it is
+// in the cache. A receive without memory is read into a buffer of one frame and handed over from
+// there. Send writes at once if the socket takes it: no thread is woken.
+//
+// Progress. One level-triggered epoll set holds the sockets. Nothing is unfinished but what the set
+// will report again: a stream that has more to write asks for EPOLLOUT, and what was not read is
+// reported again. Wait looks at the set from outside, without the lock.
+#include "tutti/net/tcp/tcp_transport.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <utility>
+#include <vector>
+
+#include "tutti/base/check.h"
+#include "tutti/base/clock.h"
+#include "tutti/base/status.h"
+#include "tutti/net/tcp/link.h"
+#include "tutti/net/tcp/listener.h"
+#include "tutti/net/tcp/self_link.h"
+#include "tutti/net/tcp/shared.h"
+
+namespace tutti::net {
+namespace tcp {
+namespace {
+
+constexpr int64_t kFlushNanos = 1'000'000'000;
+
+class TcpTransportImpl final : public TcpTransport {
+ public:
+  explicit TcpTransportImpl(const TcpOptions& options);
+  ~TcpTransportImpl() override;
+  absl::Status Open();
+
+  const std::string& endpoint() const override { return listener_.endpoint(); }
+  absl::Status Connect(std::span<const std::string> endpoints) override;
+
+  int rank() const override { return shared_.options.rank; }
+  int size() const override { return shared_.options.size; }
+  LinkKind link(int peer) const override {
+    return peer == rank() ? LinkKind::kSelf : LinkKind::kSocket;
+  }
+  std::string Describe(int peer) const override;
+
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> Allocate(size_t bytes) override {
+    return shared_.regions->Allocate(bytes);
+  }
+  absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(Bytes bytes) override {
+    return shared_.regions->Register(bytes);
+  }
+  MemoryKey KeyOf(const void* data, size_t bytes) const override {
+    return shared_.regions->KeyOf(data, bytes);
+  }
+  absl::StatusOr<std::byte*> Map(int peer, MemoryKey key, size_t bytes) override;
+  void Put(int peer, MemoryKey destination, ConstBytes source, Request* request) override;
+  void Get(int peer, MemoryKey source, Bytes destination, Request* request) override;
+
+  void Send(int peer, Tag tag, ConstBytes data, Request* request) override;
+  void Receive(int peer, Tag tag, std::byte* destination, size_t bytes, Request* request) override;
+  absl::Status SendShort(int peer, Tag tag, ConstBytes data) override;
+  bool NextShort(ShortMessage* message) override;
+
+  bool Progress() override;
+  void Wait(int64_t timeout_nanos) override {
+    shared_.poller.Wait(timeout_nanos, shared_.options.spin_nanos);
+  }
+  void Wake() override { shared_.poller.Wake(); }
+  bool NeedsService() const override { return size() > 1; }
+
+  void Fail(int peer, const absl::Status& status) override;
+  bool NextBroken(BrokenLink* broken) override;
+
+ private:
+  // The link to a peer that a request can be given to, or null, and the request has ended.
+  Link* LinkFor(int peer, Request* request);
+  absl::Status CheckPeer(int peer) const;
+  void CheckDeadlines();
+  void CloseBroken();
+  void Flush();
+
+  Shared shared_;
+  SelfLink self_;
+  std::vector<std::unique_ptr<Link>> links_;  // null for this rank
+  Listener listener_;
+  bool connected_ = false;
+  std::deque<BrokenLink> broken_;
+};
+
+TcpTransportImpl::TcpTransportImpl(const TcpOptions& options)
+    : shared_{.options = options,
+              .identity = {.job = options.job,
+                           .token = options.token,
+                           .rank = options.rank,
+                           .size = options.size,
+                           .generation = options.generation,
+                           .purpose = Identity::Purpose::kTcpData}},
+      self_(options.rank, shared_.regions.get()),
+      listener_(
+          &shared_,
+          [this](const Identity& peer, std::string* why) {
+            return links_[static_cast<size_t>(peer.rank)]->Admit(peer.stream, why);
+          },
+          [this](const Identity& peer, Fd fd) {
+            Link& link = *links_[static_cast<size_t>(peer.rank)];
+            if (absl::Status status = link.Adopt(std::move(fd), peer.stream); !status.ok()) {
+              link.Break(status);
+            }
+          }) {
+  for (int peer = 0; peer < options.size; ++peer) {
+    links_.push_back(peer == options.rank ? nullptr : std::make_unique<Link>(&shared_, peer));
+  }
+}
+
+TcpTransportImpl::~TcpTransportImpl() {
+  shared_.regions->OnWithdrawn(nullptr);
+  Flush();
+}
+
+absl::Status TcpTransportImpl::Open() {
+  TUTTI_RETURN_IF_ERROR(shared_.poller.Open());
+  TUTTI_RETURN_IF_ERROR(listener_.Open());
+  shared_.regions->OnWithdrawn([this](const Region& region) {
+    for (const auto& link : links_) {
+      if (link != nullptr) link->Withdraw(region);
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::Status TcpTransportImpl::Connect(std::span<const std::string> endpoints) {
+  if (endpoints.size() != links_.size()) {
+    return InvalidArgument("{} endpoints were given for {} ranks", endpoints.size(), links_.size());
+  }
+  for (size_t peer = 0; peer < links_.size(); ++peer) {
+    if (links_[peer] == nullptr) continue;
+    absl::StatusOr<SocketAddress> address = ResolveEndpoint(endpoints[peer]);
+    if (!address.ok()) return WithPrefix(address.status(), fmt::format("rank {}: ", peer));
+    links_[peer]->SetEndpoint(*address, endpoints[peer]);
+  }
+  connected_ = true;
+  return absl::OkStatus();
+}
+
+std::string TcpTransportImpl::Describe(int peer) const {
+  if (peer == rank()) return fmt::format("rank {} (this process)", peer);
+  if (!CheckPeer(peer).ok()) return fmt::format("rank {} (none such)", peer);
+  return links_[static_cast<size_t>(peer)]->Describe();
+}
+
+// Requests
+// ------------------------------------------------------------------------------------------------
+
+absl::Status TcpTransportImpl::CheckPeer(int peer) const {
+  if (peer >= 0 && peer < size()) return absl::OkStatus();
+  return InvalidArgument("rank {} does not exist; there are {} ranks", peer, size());
+}
+
+Link* TcpTransportImpl::LinkFor(int peer, Request* request) {
+  absl::Status status = CheckPeer(peer);
+  if (status.ok() && !connected_) {
+    status = FailedPrecondition("Connect has not been called with the endpoints of all ranks");
+  }
+  Link* link = status.ok() ? links_[static_cast<size_t>(peer)].get() : nullptr;
+  if (status.ok() && !link->alive()) status = link->status();
+  if (status.ok()) return link;
+  request->Done(status);
+  return nullptr;
+}
+
+absl::StatusOr<std::byte*> TcpTransportImpl::Map(int peer, MemoryKey key, size_t bytes) {
+  if (peer == rank()) return self_.Map(key, bytes);
+  return FailedPrecondition("{}: its memory cannot be mapped over TCP; use Get and Put",
+                            Describe(peer));
+}
+
+void TcpTransportImpl::Put(int peer, MemoryKey destination, ConstBytes source, Request* request) {
+  if (peer == rank()) return self_.Put(destination, source, request);
+  if (Link* link = LinkFor(peer, request)) link->out().Put(destination, source, request);
+}
+
+void TcpTransportImpl::Get(int peer, MemoryKey source, Bytes destination, Request* request) {
+  if (peer == rank()) return self_.Get(source, destination, request);
+  if (Link* link = LinkFor(peer, request)) link->in().Get(source, destination, request);
+}
+
+void TcpTransportImpl::Send(int peer, Tag tag, ConstBytes data, Request* request) {
+  if (peer == rank()) return self_.Send(tag, data, request);
+  if (Link* link = LinkFor(peer, request)) link->out().Send(tag, data, request);
+}
+
+void TcpTransportImpl::Receive(int peer, Tag tag, std::byte* destination, size_t bytes,
+                               Request* request) {
+  if (peer == rank()) return self_.Receive(tag, destination, bytes, request);
+  if (Link* link = LinkFor(peer, request)) link->in().Receive(tag, destination, bytes, request);
+}
+
+absl::Status TcpTransportImpl::SendShort(int peer, Tag tag, ConstBytes data) {
+  if (data.size() > kShortBytes) {
+    return InvalidArgument("a short message has at most {} bytes, got {}", kShortBytes,
+                           data.size());
+  }
+  if (peer == rank()) {
+    TUTTI_RETURN_IF_ERROR(self_.status());
+    ShortMessage& message = shared_.shorts.emplace_back();
+    message.peer = peer;
+    message.tag = tag;
+    message.bytes = static_cast<uint32_t>(data.size());
+    if (!data.empty()) std::memcpy(message.data, data.data(), data.size());
+    shared_.poller.Wake();
+    return absl::OkStatus();
+  }
+  struct Outcome final : Request {
+    void Done(const absl::Status& result) override { status = result; }
+    absl::Status status;
+  } outcome;
+  Link* link = LinkFor(peer, &outcome);
+  if (link == nullptr) return outcome.status;
+  link->out().SendControl(
+      {.kind = FrameKind::kShort, .index = tag.index, .operation = tag.operation},
+      {reinterpret_cast<const char*>(data.data()), data.size()});
+  return absl::OkStatus();
+}
+
+bool TcpTransportImpl::NextShort(ShortMessage* message) {
+  if (shared_.shorts.empty()) return false;
+  *message = shared_.shorts.front();
+  shared_.shorts.pop_front();
+  if (message->peer != rank()) links_[static_cast<size_t>(message->peer)]->in().ShortTaken();
+  return true;
+}
+
+// Progress
+// ------------------------------------------------------------------------------------------------
+
+bool TcpTransportImpl::Progress() {
+  shared_.moved = false;
+  shared_.poller.Dispatch();
+  if (shared_.poller.DeadlinePassed()) CheckDeadlines();
+  if (!shared_.breaking.empty()) CloseBroken();
+  listener_.Sweep();
+  return shared_.moved;
+}
+
+void TcpTransportImpl::CheckDeadlines() {
+  const int64_t now = NowNanos();
+  listener_.CheckDeadlines(now);
+  for (const auto& link : links_) {
+    if (link != nullptr) link->CheckDeadlines(now);
+  }
+}
+
+void TcpTransportImpl::CloseBroken() {
+  for (Link* link : std::exchange(shared_.breaking, {})) {
+    const absl::Status status = link->status();
+    link->Close(status);
+    broken_.push_back({link->peer(), status});
+  }
+  shared_.moved = true;
+}
+
+void TcpTransportImpl::Fail(int peer, const absl::Status& status) {
+  TUTTI_CHECK(!status.ok());
+  if (peer == rank()) return self_.Close(status);
+  if (!CheckPeer(peer).ok()) return;
+  Link* link = links_[static_cast<size_t>(peer)].get();
+  std::erase(shared_.breaking, link);
+  link->Close(status);
+}
+
+bool TcpTransportImpl::NextBroken(BrokenLink* broken) {
+  if (broken_.empty()) return false;
+  *broken = std::move(broken_.front());
+  broken_.pop_front();
+  return true;
+}
+
+// Sends what SendShort has promised. Only the streams with such frames are served: requests of the
+// caller's are not touched any more.
+void TcpTransportImpl::Flush() {
+  const int64_t end = NowNanos() + kFlushNanos;
+  for (int64_t now = NowNanos(); now < end; now = NowNanos()) {
+    std::vector<OutStream*> streams;
+    for (const auto& link : links_) {
+      if (link != nullptr && link->alive()) link->out().CollectUnsent(&streams);
+    }
+    if (streams.empty()) return;
+    std::vector<pollfd> fds;
+    for (const OutStream* stream : streams) {
+      // EPOLLIN and EPOLLOUT are POLLIN and POLLOUT.
+      fds.push_back({stream->fd(), static_cast<short>(stream->wanted()), 0});
+    }
+    const int64_t millis = (end - now) / 1'000'000;
+    if (poll(fds.data(), fds.size(), static_cast<int>(millis)) <= 0) return;
+    for (size_t i = 0; i < fds.size(); ++i) {
+      if (fds[i].revents != 0) streams[i]->OnEvents(static_cast<uint32_t>(fds[i].revents));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tcp
+
+absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Listen(const TcpOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return InvalidArgument("rank {} of {} ranks does not exist", options.rank, options.size);
+  }
+  if (options.streams < 1 || options.streams > 64) {
+    return InvalidArgument("{} streams a peer; expected 1 to 64", options.streams);
+  }
+  if (options.job.size() > kMaxJobBytes) {
+    return InvalidArgument("the job's name has {} bytes; expected at most {}", options.job.size(),
+                           kMaxJobBytes);
+  }
+  auto transport = std::make_unique<tcp::TcpTransportImpl>(options);
+  TUTTI_RETURN_IF_ERROR(transport->Open());
+  return transport;
+}
+
+}  // namespace tutti::net
