@@ -5,9 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace tutti::collective {
+
+// What a schedule may have; more is refused wherever one comes from outside.
+inline constexpr int kMaxRanks = 4096;
+inline constexpr int kMaxPieces = 1 << 24;
 
 // What a group of ranks wants done. The numbers go over the wire and never change.
 enum class Operation : uint8_t {
@@ -50,6 +55,15 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
+// What a step touches of its own rank's memory: it writes one piece and reads up to two (-1: none).
+// Steps of kMemory links touch the same piece of peers besides; a store-to is a read here.
+struct Touched {
+  int32_t write = -1;
+  int32_t read = -1;
+  int32_t also_read = -1;
+};
+Touched TouchedBy(const Step& step);
+
 // The program of a collective: per rank a list of steps. One engine runs it on any transport, the
 // verifier proves it, the tuner costs it, `tutti explain` draws it.
 //
@@ -85,19 +99,27 @@ struct Schedule {
 
 // The text form, one step a line:
 //
-//   schedule ring all-reduce ranks=2 chunks=2 segments=1 root=0
+//   schedule direct all-reduce ranks=2 chunks=2 segments=1 root=0
+//   scratch: 0 1        the data piece that each scratch piece is as large as, where there are any
+//   contributors: 0 1   where not all ranks are
+//   set 0: 0 1          where there are sets
 //   rank 0
-//     send 1 0
-//     receive-reduce 1 1
+//     signal 1
+//     await 1
+//     reduce-to-all 0 0
 //     ...
-//   set 0: 0 1          (before the ranks, where there are sets)
-//   scratch: 0 1        (the data piece that each scratch piece is as large as)
-//   contributors: 0 1
 //
 // ParseSchedule gives back an equal schedule, and for anything else an INVALID_ARGUMENT that names
 // the line, what stands there and what was expected. It checks all numbers against their ranges.
 std::string ToText(const Schedule& schedule);
+std::string ToText(const Step& step);  // "send 1 0"
 absl::StatusOr<Schedule> ParseSchedule(std::string_view text);
+
+// OK if all numbers are in their ranges, and the chunks fit the operation: what ParseSchedule
+// guarantees and Verify checks first. Says nothing of what the steps do. INVALID_ARGUMENT.
+absl::Status CheckSchedule(const Schedule& schedule);
+// The part of it that concerns one step.
+absl::Status CheckStep(const Schedule& schedule, int rank, const Step& step);
 
 // True where `later` has to wait for `earlier`, both of one rank, as described above.
 bool MustWait(const Step& earlier, const Step& later);

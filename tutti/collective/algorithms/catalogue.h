@@ -1,0 +1,11 @@
+#pragma once
+
+#include "tutti/collective/algorithms/algorithm.h"
+
+// One entry per file of this folder; the essay at the head of the file explains it.
+namespace tutti::collective {
+
+extern const Algorithm kDirect;
+extern const Algorithm kRing;
+
+}  // namespace tutti::collective

@@ -1,0 +1,25 @@
+#include <array>
+#include <string>
+
+#include "tutti/base/status.h"
+#include "tutti/collective/algorithms/catalogue.h"
+
+namespace tutti::collective {
+
+std::span<const Algorithm> Algorithms() {
+  // Made at the first call, so that it does not matter in which order the files are initialised.
+  static const std::array all = {kDirect, kRing};
+  return all;
+}
+
+absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name) {
+  std::string names;
+  for (const Algorithm& algorithm : Algorithms()) {
+    if (algorithm.name == name) return &algorithm;
+    names += names.empty() ? "" : ", ";
+    names += algorithm.name;
+  }
+  return NotFound("there is no algorithm \"{}\"; there are {}", name, names);
+}
+
+}  // namespace tutti::collective
