@@ -18,12 +18,14 @@ bool CanReduce(DType dtype);
 void ReduceInto(Reduction reduction, DType dtype, void* target, const void* source, int64_t count);
 
 // For every i: the sum over sources[0..n) in this order, times `scale` where that is not 1 (mean),
-// stored into every target. Targets may be sources. One pass: 2n streams. 16-bit types are rounded
-// once, at the end.
+// stored into every target. Targets may be sources, element for element; otherwise they do not
+// overlap. One pass: 2n streams. 16-bit types are rounded once, at the end. Integers are divided by
+// the whole number nearest to 1 / scale.
+// REQUIRES: n_sources > 0, CanReduce(dtype).
 void ReduceToAll(Reduction reduction, DType dtype, const void* const* sources, int n_sources,
                  void* const* targets, int n_targets, int64_t count, double scale);
 
-// data[i] = data[i] * scale, as the mean needs it.
+// data[i] = data[i] * scale, as the mean needs it; integers as above.
 void Scale(DType dtype, void* data, int64_t count, double scale);
 
 // float32 to and from what travels. Round to nearest even.
