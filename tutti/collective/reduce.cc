@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "tutti/collective/reduce.cc"
@@ -120,17 +121,21 @@ void ReduceLoop(const Arrays& arrays, int64_t count, Factor factor) {
   for (int t = 0; t < n_targets; ++t) StoreFirst<Element>(v, targets[t] + i, rest);
 }
 
+// Sums of few arrays, which is what training does, have loops of their own.
 template <class Element, class Op>
 void ReduceWith(const Arrays& arrays, int64_t count, Factor factor) {
-  if (arrays.n_sources == 2 && arrays.n_targets == 1) {
-    ReduceLoop<Element, Op, 2, 1>(arrays, count, factor);
-  } else if (arrays.n_sources == 2 && arrays.n_targets == 2) {
-    ReduceLoop<Element, Op, 2, 2>(arrays, count, factor);
-  } else if (arrays.n_sources == 4 && arrays.n_targets == 4) {
-    ReduceLoop<Element, Op, 4, 4>(arrays, count, factor);
-  } else {
-    ReduceLoop<Element, Op, 0, 0>(arrays, count, factor);
+  if constexpr (std::is_same_v<Op, SumOf>) {
+    if (arrays.n_sources == 2 && arrays.n_targets == 1) {
+      return ReduceLoop<Element, Op, 2, 1>(arrays, count, factor);
+    }
+    if (arrays.n_sources == 2 && arrays.n_targets == 2) {
+      return ReduceLoop<Element, Op, 2, 2>(arrays, count, factor);
+    }
+    if (arrays.n_sources == 4 && arrays.n_targets == 4) {
+      return ReduceLoop<Element, Op, 4, 4>(arrays, count, factor);
+    }
   }
+  ReduceLoop<Element, Op, 0, 0>(arrays, count, factor);
 }
 
 template <class Element>

@@ -162,11 +162,13 @@ void CheckReduceToAll(Reduction reduction, int64_t count, int n_sources, int n_t
 }
 
 class ReduceTest : public testing::TestWithParam<DType> {
+ private:
+  uint64_t seed_ = std::random_device()();
+
  protected:
   std::mt19937_64 random_{seed_};
 
  private:
-  uint64_t seed_ = std::random_device()();
   testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
 };
 
