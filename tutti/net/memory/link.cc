@@ -1,0 +1,79 @@
+#include "tutti/net/memory/link.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tutti/base/status.h"
+
+namespace tutti::net::memory {
+namespace {
+
+// 16 MB of messages that nobody reads: the peer is stuck, or the caller does not wait for it.
+constexpr size_t kMostQueued = 1 << 17;
+
+// Beyond this the second copy costs more than the round trip that a direct one needs.
+constexpr size_t kMostEagerBytes = 8 << 10;
+
+}  // namespace
+
+Link::Link(int peer, const Mailbox& theirs, int writer, const RingView& from_peer)
+    : in(from_peer),
+      peer_(peer),
+      out_(theirs.ring(writer)),
+      bell_(&theirs.doorbell()),
+      fence_(!JoinBarriers() || !theirs.joined_barriers()),
+      eager_bytes_(std::min(kMostEagerBytes, out_.max_payload())) {}
+
+void Link::Queue(CellKind kind, Tag tag, ConstBytes payload, Request* request) {
+  queue_.push_back({.kind = kind, .tag = tag, .payload = payload, .request = request, .copy = {}});
+  stalled_.store(true, std::memory_order_relaxed);
+}
+
+bool Link::QueueCopy(CellKind kind, Tag tag, ConstBytes payload) {
+  if (queue_.size() >= kMostQueued) {
+    overflown_ = true;
+    return false;
+  }
+  Queue(kind, tag, payload, nullptr);
+  std::copy(payload.begin(), payload.end(), queue_.back().copy.begin());
+  return true;
+}
+
+bool Link::Flush() {
+  bool moved = false;
+  while (!queue_.empty()) {
+    Queued& next = queue_.front();
+    const ConstBytes payload =
+        next.request ? next.payload : ConstBytes(next.copy.data(), next.payload.size());
+    if (!Push(next.kind, next.tag, payload)) return moved;
+    moved = true;
+    Request* request = next.request;
+    queue_.pop_front();
+    if (request) request->Done(absl::OkStatus());
+  }
+  if (moved) stalled_.store(false, std::memory_order_relaxed);
+  return moved;
+}
+
+absl::Status Link::Health() const {
+  if (out_.corrupt()) {
+    return DataLoss("the count of cells that it read from this rank makes no sense");
+  }
+  if (overflown_) {
+    return ResourceExhausted("{} messages wait for room in its ring; it does not read them",
+                             queue_.size());
+  }
+  return absl::OkStatus();
+}
+
+void Link::End(const absl::Status& status) {
+  status_ = status;
+  over_.store(true, std::memory_order_relaxed);
+  std::deque<Queued> queue = std::exchange(queue_, {});
+  stalled_.store(false, std::memory_order_relaxed);
+  for (const Queued& queued : queue) {
+    if (queued.request) queued.request->Done(status);
+  }
+}
+
+}  // namespace tutti::net::memory
