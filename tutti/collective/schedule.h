@@ -69,9 +69,10 @@ Touched TouchedBy(const Step& step);
 //
 // Memory. The data has `chunks` chunks (all-to-all: the input's, then the output's), each cut into
 // `segments` pieces; piece c * segments + s is segment s of chunk c. Behind them come the scratch
-// pieces: scratch[i] names the data piece whose size it has. All-reduce, reduce, broadcast and
-// reduce-scatter cut the data evenly; in gather, scatter, all-gather and all-to-all chunk c belongs
-// to rank c and has the size the caller gave.
+// pieces: scratch[i] names the data piece whose size it has. All-reduce, reduce and broadcast cut
+// the data evenly, so that sizes differ by an element at most; in the others chunk c belongs to
+// rank c and has the size the caller gave, which is the same for all chunks in reduce-scatter and
+// all-to-all.
 //
 // Order. A rank's steps start in the order of the list, and overlap. A step waits for an earlier
 // step of its rank only if

@@ -5,7 +5,12 @@
 // One entry per file of this folder; the essay at the head of the file explains it.
 namespace tutti::collective {
 
+extern const Algorithm kExchange;
 extern const Algorithm kDirect;
 extern const Algorithm kRing;
+extern const Algorithm kHalvingDoubling;
+extern const Algorithm kTree;
+extern const Algorithm kHierarchical;
+extern const Algorithm kParameterServer;
 
 }  // namespace tutti::collective

@@ -127,6 +127,30 @@ void Draft::SignalAll(std::span<const int> from, std::span<const int> to) {
   }
 }
 
+void Timetable::Move(int time, int from, int to, int piece) {
+  messages_.push_back({time, from, to, piece, false});
+}
+void Timetable::MoveReduce(int time, int from, int to, int piece) {
+  messages_.push_back({time, from, to, piece, true});
+}
+
+void Timetable::AddTo(Draft& draft) {
+  std::stable_sort(messages_.begin(), messages_.end(),
+                   [](const Message& a, const Message& b) { return a.time < b.time; });
+  for (auto begin = messages_.begin(); begin != messages_.end();) {
+    const auto end = std::find_if(begin, messages_.end(),
+                                  [&](const Message& m) { return m.time != begin->time; });
+    for (auto message = begin; message != end; ++message) {
+      message->reduces ? draft.ReceiveReduce(message->to, message->from, message->piece)
+                       : draft.Receive(message->to, message->from, message->piece);
+    }
+    for (auto message = begin; message != end; ++message) {
+      draft.Send(message->from, message->to, message->piece);
+    }
+    begin = end;
+  }
+}
+
 std::vector<int> RanksUpTo(int ranks) {
   std::vector<int> all(size_t(ranks), 0);
   std::iota(all.begin(), all.end(), 0);

@@ -54,12 +54,36 @@ class Draft {
   // the one has listed so far happens before everything that the other lists from here on.
   void SignalAll(std::span<const int> from, std::span<const int> to);
 
+  // What a rank has listed so far, to be woven with other steps.
+  std::vector<Step>& StepsOf(int rank) { return schedule_.steps[size_t(rank)]; }
+
   Schedule Take() && { return std::move(schedule_); }
 
  private:
   void Add(int rank, const Step& step) { schedule_.steps[size_t(rank)].push_back(step); }
 
   Schedule schedule_;
+};
+
+// Messages in the order of a timetable. Each is given the time at which it would move if all moved
+// one after the other as early as they can, and every rank lists its own by time, receives before
+// sends: so a receive stands ready while the send before it still waits for its data.
+// REQUIRES: messages of one time touch different pieces of a rank, or only send it.
+class Timetable {
+ public:
+  void Move(int time, int from, int to, int piece);
+  void MoveReduce(int time, int from, int to, int piece);
+  void AddTo(Draft& draft);
+
+ private:
+  struct Message {
+    int time;
+    int from;
+    int to;
+    int piece;
+    bool reduces;
+  };
+  std::vector<Message> messages_;
 };
 
 // 0, 1, ... ranks - 1.

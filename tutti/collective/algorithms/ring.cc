@@ -1,7 +1,7 @@
 // ring: every rank talks to its two neighbours only.
 //
 // All-reduce cuts the data into N chunks and sends them around a circle of N ranks, twice. The
-// first time (scatter-reduce) every rank adds its own data to the chunk that comes by, and passes
+// first time (reduce-scatter) every rank adds its own data to the chunk that comes by, and passes
 // it on: after N-1 rounds each chunk has been everywhere, and rank r holds the sum of chunk r. The
 // second time (all-gather) the sums go around and are kept. For three ranks, to the right:
 //
@@ -26,6 +26,7 @@
 // Reduce-scatter and all-gather are the two halves. Broadcast is a chain that starts at the root
 // and reduce one that ends there: the data moves in N x segments pieces, so the chain is full most
 // of the time: N-2 + N x segments rounds' worth of pieces, nearly K/B for many.
+#include "tutti/collective/algorithms/among_members.h"
 #include "tutti/collective/algorithms/catalogue.h"
 #include "tutti/collective/algorithms/draft.h"
 
@@ -45,55 +46,28 @@ bool Supports(Operation operation) {
   }
 }
 
-// `direction` is 1 to the right (to the rank above), -1 to the left.
-void AddScatterReduce(Draft& draft, int direction) {
-  for (int rank = 0; rank < draft.ranks(); ++rank) {
-    const int to = draft.Around(rank, direction);
-    const int from = draft.Around(rank, -direction);
-    for (int round = 0; round + 1 < draft.ranks(); ++round) {
-      const int leaving = draft.Around(rank, -direction * (round + 1));
-      const int coming = draft.Around(rank, -direction * (round + 2));
-      for (int segment = 0; segment < draft.segments(); ++segment) {
-        draft.ReceiveReduce(rank, from, draft.Piece(coming, segment));
-        draft.Send(rank, to, draft.Piece(leaving, segment));
-      }
-    }
-  }
-}
-
-void AddAllGather(Draft& draft, int direction) {
-  for (int rank = 0; rank < draft.ranks(); ++rank) {
-    const int to = draft.Around(rank, direction);
-    const int from = draft.Around(rank, -direction);
-    for (int round = 0; round + 1 < draft.ranks(); ++round) {
-      const int leaving = draft.Around(rank, -direction * round);
-      const int coming = draft.Around(rank, -direction * (round + 1));
-      for (int segment = 0; segment < draft.segments(); ++segment) {
-        draft.Receive(rank, from, draft.Piece(coming, segment));
-        draft.Send(rank, to, draft.Piece(leaving, segment));
-      }
-    }
-  }
-}
-
 // The root, its neighbour in the direction, and so on: each passes on what it got.
 void AddBroadcast(Draft& draft, int direction) {
+  Timetable timetable;
   for (int piece = 0; piece < draft.ranks() * draft.segments(); ++piece) {
     for (int hop = 0; hop + 1 < draft.ranks(); ++hop) {
       const int from = draft.Around(draft.root(), direction * hop);
-      draft.Move(from, draft.Around(from, direction), piece);
+      timetable.Move(piece + hop, from, draft.Around(from, direction), piece);
     }
   }
+  timetable.AddTo(draft);
 }
 
 // Starts at the root's neighbour, so that the last one to add is the root.
 void AddReduce(Draft& draft, int direction) {
+  Timetable timetable;
   for (int piece = 0; piece < draft.ranks() * draft.segments(); ++piece) {
     for (int hop = 1; hop < draft.ranks(); ++hop) {
       const int from = draft.Around(draft.root(), direction * hop);
-      draft.MoveReduce(from, draft.Around(from, direction), piece);
+      timetable.MoveReduce(piece + hop, from, draft.Around(from, direction), piece);
     }
   }
+  timetable.AddTo(draft);
 }
 
 absl::StatusOr<Schedule> Make(const Request& request) {
@@ -101,12 +75,13 @@ absl::StatusOr<Schedule> Make(const Request& request) {
   if (absl::Status status = CheckRequest(request); !status.ok()) return status;
   Draft draft(kRing.name, request, request.ranks, request.segments);
   const int direction = request.leftwards ? -1 : 1;
+  const std::vector<int> all = RanksUpTo(request.ranks);
   switch (request.operation) {
     case Operation::kReduceScatter:
-      AddScatterReduce(draft, direction);
+      AddRingReduceScatter(draft, all, 0, direction);
       break;
     case Operation::kAllGather:
-      AddAllGather(draft, direction);
+      AddRingAllGather(draft, all, 0, direction);
       break;
     case Operation::kBroadcast:
       AddBroadcast(draft, direction);
@@ -115,14 +90,51 @@ absl::StatusOr<Schedule> Make(const Request& request) {
       AddReduce(draft, direction);
       break;
     default:
-      AddScatterReduce(draft, direction);
-      AddAllGather(draft, direction);
+      AddRingReduceScatter(draft, all, 0, direction);
+      AddRingAllGather(draft, all, 0, direction);
       break;
   }
   return std::move(draft).Take();
 }
 
 }  // namespace
+
+void AddRingReduceScatter(Draft& draft, std::span<const int> members, int first_chunk,
+                          int direction) {
+  const int n = int(members.size());
+  const auto around = [n](int member) { return ((member % n) + n) % n; };
+  for (int member = 0; member < n; ++member) {
+    const int rank = members[size_t(member)];
+    const int to = members[size_t(around(member + direction))];
+    const int from = members[size_t(around(member - direction))];
+    for (int round = 0; round + 1 < n; ++round) {
+      const int leaving = first_chunk + around(member - direction * (round + 1));
+      const int coming = first_chunk + around(member - direction * (round + 2));
+      for (int segment = 0; segment < draft.segments(); ++segment) {
+        draft.ReceiveReduce(rank, from, draft.Piece(coming, segment));
+        draft.Send(rank, to, draft.Piece(leaving, segment));
+      }
+    }
+  }
+}
+
+void AddRingAllGather(Draft& draft, std::span<const int> members, int first_chunk, int direction) {
+  const int n = int(members.size());
+  const auto around = [n](int member) { return ((member % n) + n) % n; };
+  for (int member = 0; member < n; ++member) {
+    const int rank = members[size_t(member)];
+    const int to = members[size_t(around(member + direction))];
+    const int from = members[size_t(around(member - direction))];
+    for (int round = 0; round + 1 < n; ++round) {
+      const int leaving = first_chunk + around(member - direction * round);
+      const int coming = first_chunk + around(member - direction * (round + 1));
+      for (int segment = 0; segment < draft.segments(); ++segment) {
+        draft.Receive(rank, from, draft.Piece(coming, segment));
+        draft.Send(rank, to, draft.Piece(leaving, segment));
+      }
+    }
+  }
+}
 
 const Algorithm kRing = {
     .name = "ring",
