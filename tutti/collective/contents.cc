@@ -69,7 +69,7 @@ std::string Contents::Describe(const Ptr& contents, int ranks) {
       } else {
         text += text.empty() ? "" : "; ";
         if (range.times != 1) text += fmt::format("{} times ", range.times);
-        text += fmt::format("piece {} of rank{} ", piece, ranks == 1 ? "" : "s");
+        text += fmt::format("piece {} of ranks ", piece);
       }
       text += fmt::format("{}", begin % ranks);
       if (end - begin > 1) text += fmt::format("-{}", (end - 1) % ranks);

@@ -28,7 +28,7 @@ class Contents {
   // Null if either is.
   static Ptr Sum(const Ptr& a, const Ptr& b);
   static bool Equal(const Ptr& a, const Ptr& b);
-  // "piece 0 of ranks 0-3, 5; 2 times piece 1 of rank 4", or "nothing".
+  // "piece 0 of ranks 0-3, 5; 2 times piece 1 of ranks 4", or "nothing".
   static std::string Describe(const Ptr& contents, int ranks);
 
  private:

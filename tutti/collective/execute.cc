@@ -214,9 +214,11 @@ class Machine {
 
   absl::Status Stuck(int rank) const {
     std::string cycle;
-    for (int hops = 0; hops < 4; ++hops) {
+    std::vector<bool> seen(ranks_.size());
+    for (int hops = 0; hops < kShownWaits && !seen[size_t(rank)]; ++hops) {
       const int blocker = Blocker(rank);
       if (blocker < 0) break;
+      seen[size_t(rank)] = true;
       const int peer = StepsOf(rank)[size_t(blocker)].peer;
       cycle += fmt::format("{}{} waits for rank {} to reach step {}", hops == 0 ? "" : "; ",
                            Describe(schedule_, rank, blocker), peer, PartnerOf(rank, blocker));
@@ -224,6 +226,8 @@ class Machine {
     }
     return FailedPrecondition("deadlock: {}", cycle);
   }
+
+  static constexpr int kShownWaits = 4;
 
   const Schedule& schedule_;
   const std::vector<std::vector<int32_t>>& partners_;

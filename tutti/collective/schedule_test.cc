@@ -3,10 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <random>
 
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
+#include "tutti/collective/verify.h"
 
 namespace tutti::collective {
 namespace {
@@ -164,6 +168,22 @@ TEST(ScheduleText, SurvivesDamage) {
     EXPECT_EQ(*again, *schedule);
   }
   EXPECT_GT(accepted, rounds / 100);
+}
+
+// What the fuzzer is started with, and whatever it finds, stays right.
+TEST(ScheduleText, ReadsTheCorpus) {
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(TUTTI_SCHEDULE_CORPUS)) {
+    SCOPED_TRACE(entry.path().string());
+    std::ifstream file(entry.path());
+    const std::string text(std::istreambuf_iterator<char>(file), {});
+    ++files;
+    const auto schedule = ParseSchedule(text);
+    if (!schedule.ok()) continue;
+    EXPECT_EQ(*ParseSchedule(ToText(*schedule)), *schedule);
+    EXPECT_TRUE(Verify(*schedule).ok()) << Verify(*schedule);
+  }
+  EXPECT_GT(files, 10);
 }
 
 TEST(FindAlgorithm, ListsTheNames) {

@@ -3,13 +3,11 @@
 // For data so short that only the number of rounds counts. In an all-reduce every rank sends all
 // its data to every other, and adds up alone what it got, in scratch, in the order of the ranks:
 //
-//      rank 0 ------a------> rank 1        rank 0:  a <- a + [b] + [c]
-//        | \<------b-------  / |           rank 1:  [a] <- [a] + b + [c], then b <- [a]
-//        |  \               /  |           rank 2:  [a] <- [a] + [b] + c, then c <- [a]
-//        a   c             b   c
-//        |    \           /    |           [x] is what came of x, in scratch
-//        v     \         /     v
-//      rank 2 <-+-------+---- ...
+//               rank 0              rank 1              rank 2
+//   has         a                   b                   c
+//   receives    [b] [c]             [a] [c]             [a] [b]            into scratch
+//   adds up     a + [b] + [c]       [a] + b + [c]       [a] + [b] + c
+//   in          a                   [a], copied to b    [a], copied to c
 //
 // One round; every rank sends and receives (N-1)K, and needs as much scratch. All add in the same
 // order, so all hold the same bits although each did it for itself. It wins up to some hundred

@@ -17,7 +17,8 @@
 // and between hosts every byte travels as it would between hosts of one rank each: 2(H-1)/H K per
 // host in and out, for H hosts, however many ranks they have. Where hosts have different numbers
 // of ranks there are as many shards as the smallest has ranks, and the other ranks just give their
-// memory. A rank loads and stores about 2K/L for each of L ranks of its host.
+// memory. An owner loads K/L from each of the L ranks of its host and stores as much: 2K, as in
+// direct.
 //
 // Between hosts an owner runs the ring, piece by piece, if the data comes in segments, which says
 // that it is long; else halving-doubling, which needs fewer rounds. Each piece is added up in the
