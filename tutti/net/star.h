@@ -15,8 +15,9 @@ namespace tutti::net {
 struct StarOptions {
   int rank = 0;
   int size = 1;
-  // Exactly one: where rank 0 listens, or a file into which it writes where it listens.
-  std::string address;  // "host:port", "[::1]:port"; with port 0 only rank 0 may be given it
+  // One of them: where rank 0 listens, or a file into which it writes where it listens. Rank 0 with
+  // a file listens at the loopback, unless it is given an address too, with port 0 for any.
+  std::string address;  // "host:port", "[::1]:port"
   std::string file;
   std::string job = "tutti";
   std::string token;
@@ -45,7 +46,7 @@ class Star {
   // where that is known (refused, name not found, wrong job, wrong token, other version, other
   // fingerprint with its first difference). A second process with a rank that is taken is refused.
   static absl::StatusOr<std::unique_ptr<Star>> Connect(const StarOptions& options);
-  // Tells the others that this rank leaves on purpose.
+  // Tells the others that this rank leaves on purpose. Not from within a failure callback.
   virtual ~Star() = default;
 
   virtual int rank() const = 0;
@@ -53,7 +54,9 @@ class Star {
   // The address of this process as rank 0 sees it / as this process reaches rank 0, without a port.
   virtual std::string own_address() const = 0;
 
-  // Every rank gives its bytes and gets those of all, by rank. All ranks call it in the same order.
+  // Every rank gives its bytes and gets those of all, by rank; 64 MB together at most. All ranks
+  // call it in the same order. Waits until all have called it, while they live; who is late is
+  // warned about by name. An error is the same on all ranks.
   virtual absl::StatusOr<std::vector<std::string>> AllGather(std::string_view own) = 0;
   // Rank 0's bytes for everybody.
   virtual absl::StatusOr<std::string> Broadcast(std::string_view own) = 0;

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tutti/net/socket.h"
+
+namespace tutti::net {
+
+// A thread that sleeps in epoll and calls back: when a descriptor is ready, when a time has come,
+// when another thread posts a task. In one round descriptors come first and times last, so whoever
+// judges by now() has seen all that had arrived before, also after the process itself was stopped.
+//
+// Post is thread-safe; everything else is called before Start, or on the thread.
+class EventLoop {
+ public:
+  static absl::StatusOr<std::unique_ptr<EventLoop>> Create(std::string thread_name);
+  ~EventLoop();
+
+  void Start();
+  // Runs `last` on the thread after the tasks posted so far, and joins it. Nothing is called after
+  // that. Not from the thread itself.
+  void Stop(std::function<void()> last = nullptr);
+
+  void Post(std::function<void()> task);
+  // `events` as for epoll (level-triggered). The id is never reused, so an event that was on its
+  // way when its descriptor was forgotten reaches nobody.
+  absl::StatusOr<uint64_t> Watch(int fd, uint32_t events, std::function<void(uint32_t)> handler);
+  void Change(uint64_t id, uint32_t events);
+  void Forget(uint64_t id);  // before the descriptor is closed
+  void After(int64_t nanos, std::function<void()> task);
+  // The time of this round: whatever had arrived by then has been handled when a timer runs.
+  int64_t now() const { return now_; }
+
+ private:
+  struct Watched {
+    int fd;
+    uint32_t events;
+    std::shared_ptr<std::function<void(uint32_t)>> handler;
+  };
+
+  explicit EventLoop(std::string thread_name) : thread_name_(std::move(thread_name)) {}
+  absl::Status Open();
+  void Run();
+  void SetTimer();
+  void RunDueTimers();
+  void RunTasks();
+
+  const std::string thread_name_;
+  Socket epoll_, wake_, timer_;
+  std::unordered_map<uint64_t, Watched> watched_;
+  uint64_t next_id_ = 1;  // 0 stands for wake_ and timer_
+  std::multimap<int64_t, std::function<void()>> timers_;
+  int64_t timer_set_for_ = 0;
+  int64_t now_ = 0;
+  bool stopping_ = false;
+
+  std::mutex mutex_;
+  std::vector<std::function<void()>> tasks_;  // guarded by mutex_
+  std::thread thread_;
+};
+
+}  // namespace tutti::net
