@@ -24,6 +24,14 @@ absl::Status SendWhole(int fd, const std::string& text) {
 
 }  // namespace
 
+// A peer that has given up the link says so when a further stream is made; that is no other than
+// finding it gone.
+absl::Status Greeting::Failure() const {
+  const absl::Status status = handshake_.status();
+  if (handshake_.refusal() != Refusal::kNotAdmitted) return status;
+  return Unavailable("{}", MessageOf(status));
+}
+
 absl::Status Greeting::Start(int fd) {
   std::string out;
   handshake_.Start(&out);
@@ -44,7 +52,7 @@ absl::Status Greeting::Continue(int fd) {
     size_t consumed = 0;
     handshake_.Feed({bytes.data(), static_cast<size_t>(count)}, &consumed, &out);
     const absl::Status sent = SendWhole(fd, out);
-    if (handshake_.state() == Handshake::State::kFailed) return handshake_.status();
+    if (handshake_.state() == Handshake::State::kFailed) return Failure();
     TUTTI_RETURN_IF_ERROR(sent);
   }
   return absl::OkStatus();

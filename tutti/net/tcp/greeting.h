@@ -25,6 +25,8 @@ class Greeting {
   const Identity& peer() const { return handshake_.peer(); }
 
  private:
+  absl::Status Failure() const;
+
   Handshake handshake_;
 };
 

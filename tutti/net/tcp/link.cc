@@ -81,8 +81,8 @@ Refusal Link::Admit(uint32_t stream, std::string* why) const {
     *why = fmt::format("the link to rank {} is broken", peer_);
     return Refusal::kNotAdmitted;
   }
-  if (stream > static_cast<uint32_t>(shared_->options.streams)) {
-    *why = fmt::format("stream {}, expected 0 to {}", stream, shared_->options.streams);
+  if (stream > uint32_t{kMaxTcpStreams}) {
+    *why = fmt::format("stream {}, expected 0 to {}", stream, kMaxTcpStreams);
     return Refusal::kNotAdmitted;
   }
   const bool taken = std::any_of(in_streams_.begin(), in_streams_.end(),

@@ -322,8 +322,9 @@ absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Listen(const TcpOpti
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return InvalidArgument("rank {} of {} ranks does not exist", options.rank, options.size);
   }
-  if (options.streams < 1 || options.streams > 64) {
-    return InvalidArgument("{} streams a peer; expected 1 to 64", options.streams);
+  if (options.streams < 1 || options.streams > kMaxTcpStreams) {
+    return InvalidArgument("{} streams to each peer; expected 1 to {}", options.streams,
+                           kMaxTcpStreams);
   }
   if (options.job.size() > kMaxJobBytes) {
     return InvalidArgument("the job's name has {} bytes; expected at most {}", options.job.size(),

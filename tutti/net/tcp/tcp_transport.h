@@ -11,6 +11,8 @@
 
 namespace tutti::net {
 
+inline constexpr int kMaxTcpStreams = 64;
+
 struct TcpOptions {
   int rank = 0;
   int size = 1;
@@ -20,7 +22,7 @@ struct TcpOptions {
 
   std::string host = "127.0.0.1";  // the address of this host by which the others reach it
   int port = 0;                    // 0: any
-  int streams = 2;                 // for large messages, to each peer
+  int streams = 2;                 // for large messages to each peer; up to kMaxTcpStreams
 
   double connect_seconds = 10;               // for a connection to stand, handshake included
   int max_pending = 128;                     // connections that have not said yet who they are
