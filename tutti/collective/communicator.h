@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,18 +25,25 @@ enum class Wire : uint8_t { kAsIs = 1, kBFloat16 = 2, kFloat16 = 3 };
 // What can be said of one operation. Two ranks' calls belong together if group, key and step agree;
 // everything else must agree too, or every rank gets INVALID_ARGUMENT with both values.
 struct CallOptions {
-  std::string_view key = "";        // "grads/bucket_3"
-  int64_t step = -1;                // -1: counts up by itself, per group and key
-  std::string_view algorithm = "";  // empty: the tuner chooses
+  std::string_view key = "";  // "grads/bucket_3"
+  int64_t step = -1;          // -1: counts up by itself, per group and key
+  // Empty: the tuner chooses. "parameter-server:2" has two servers among the ranks,
+  // "parameter-server:2:own" makes the last two ranks servers that bring no data.
+  std::string_view algorithm = "";
   Reduction reduction = Reduction::kSum;
   Wire wire = Wire::kAsIs;
   int root = 0;
   int priority = 0;  // of two operations that could go on, the higher goes first
 };
 
-// An operation under way. Copies share it. Thread-safe.
+// An operation under way. Copies share it. Thread-safe. Outlives its communicator, which ends what
+// is open when it goes; only Wait must not be running then. An empty handle is done, and not OK.
 class Handle {
  public:
+  struct Impl;
+  Handle() = default;
+  explicit Handle(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+
   bool done() const;
   // Makes progress until the operation is done, and returns how it ended. The data may be touched
   // again only after that. OK means that this rank holds the whole result.
@@ -47,8 +55,6 @@ class Handle {
   std::string_view algorithm() const;
 
  private:
-  friend class Engine;
-  struct Impl;
   std::shared_ptr<Impl> impl_;
 };
 

@@ -1,0 +1,114 @@
+#include <chrono>
+
+#include "tutti/base/clock.h"
+#include "tutti/collective/engine.h"
+
+namespace tutti::collective {
+namespace {
+
+// The longest sleep: how soon a verdict that does not come, or a late rank, is noticed.
+constexpr int64_t kSleepNanos = 50'000'000;
+// While somebody drives, the service thread looks this often whether that is still so. Waking it at
+// the end of every wait would cost two switches of threads an operation.
+constexpr auto kPark = std::chrono::microseconds(500);
+
+}  // namespace
+
+bool Engine::Progress() {
+  bool moved = transport_->Progress();
+  net::Transport::ShortMessage message;
+  while (transport_->NextShort(&message)) {
+    moved = true;
+    OnShort(message);
+  }
+  net::Transport::BrokenLink broken;
+  while (transport_->NextBroken(&broken)) {
+    moved = true;
+    OnBroken(broken);
+  }
+  return RunWork() || moved;
+}
+
+bool Engine::Poll() {
+  if (open_count_.load(std::memory_order_relaxed) == 0) return false;
+  Lock lock(links_->mutex, std::try_to_lock);
+  if (!lock.owns_lock()) return false;  // whoever has it makes progress
+  const bool moved = Progress();
+  if (!moved) Idle();
+  Unlock(lock);
+  return moved;
+}
+
+void Engine::Wait(Handle::Impl& handle) {
+  Lock lock(links_->mutex);
+  while (!handle.done()) {
+    if (driven_) {
+      ++waiting_;
+      changed_.wait(lock, [&] { return handle.done() || !driven_; });
+      --waiting_;
+      continue;
+    }
+    driven_ = true;
+    Drive(lock, handle);
+    driven_ = false;
+    if (waiting_ > 0) changed_.notify_all();
+    if (service_.joinable() && !open_.empty()) parked_.notify_one();
+  }
+  Unlock(lock);
+}
+
+void Engine::Drive(Lock& lock, const Handle::Impl& handle) {
+  while (!handle.done()) {
+    const bool moved = Progress();
+    if (handle.done()) return;
+    if (!moved) {
+      Idle();
+      if (!handle.done()) Sleep(lock);
+    } else {
+      // Others may want to start an operation.
+      Unlock(lock);
+      lock.lock();
+    }
+  }
+}
+
+void Engine::Sleep(Lock& lock) {
+  asleep_ = true;
+  Unlock(lock);
+  transport_->Wait(kSleepNanos);
+  lock.lock();
+  asleep_ = false;
+}
+
+void Engine::Serve() {
+  Lock lock(links_->mutex);
+  while (!stopping_) {
+    if (driven_) {
+      parked_.wait_for(lock, kPark);
+      continue;
+    }
+    Unlock(lock);
+    transport_->Wait(kSleepNanos);
+    lock.lock();
+    while (!driven_ && !stopping_ && Progress()) {
+      Unlock(lock);
+      lock.lock();
+    }
+    Idle();
+  }
+  Unlock(lock);
+}
+
+void Engine::Idle() {
+  if (open_.empty() && verdict_deadline_ == 0) return;
+  const int64_t now = NowNanos();
+  if (now < next_idle_) return;
+  next_idle_ = now + kSleepNanos;
+  if (verdict_deadline_ != 0 && now > verdict_deadline_ && failure_.ok()) {
+    report_due_ = true;
+    return;
+  }
+  for (const auto& [id, operation] : open_) WarnIfLate(operation, now);
+}
+
+}  // namespace tutti::collective

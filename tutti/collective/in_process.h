@@ -1,0 +1,17 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "tutti/collective/communicator.h"
+#include "tutti/net/transport.h"
+
+namespace tutti::collective {
+
+// Communicators over transports that exist already, all in this process and joined with each other:
+// transports[r] is that of rank r. There is no control plane: what one rank finds out, all are told
+// directly. Tests give faulty ones.
+std::vector<std::unique_ptr<Communicator>> JoinInProcess(
+    std::vector<std::unique_ptr<net::Transport>> transports, double late_seconds = 5);
+
+}  // namespace tutti::collective

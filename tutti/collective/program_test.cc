@@ -1,0 +1,87 @@
+#include "tutti/collective/program.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "tutti/collective/algorithms/algorithm.h"
+
+namespace tutti::collective {
+namespace {
+
+// closure[j][i]: step j waits for step i, directly or not.
+using Closure = std::vector<std::vector<bool>>;
+
+Closure Closed(Closure waits) {
+  for (size_t j = 0; j < waits.size(); ++j) {
+    for (size_t i = 0; i < j; ++i) {
+      if (!waits[j][i]) continue;
+      for (size_t k = 0; k < i; ++k) {
+        if (waits[i][k]) waits[j][k] = true;
+      }
+    }
+  }
+  return waits;
+}
+
+TEST(Program, EdgesAreThoseOfTheOrderRules) {
+  for (const Algorithm& algorithm : Algorithms()) {
+    for (int operation = 1; operation <= 9; ++operation) {
+      if (!algorithm.supports(static_cast<Operation>(operation))) continue;
+      for (int ranks : {1, 2, 3, 5, 8}) {
+        const auto schedule = algorithm.make({.operation = static_cast<Operation>(operation),
+                                              .ranks = ranks,
+                                              .segments = 3,
+                                              .hosts = {}});
+        ASSERT_TRUE(schedule.ok()) << schedule.status();
+        for (int rank = 0; rank < ranks; ++rank) {
+          const auto& list = schedule->steps[rank];
+          const auto program = MakeProgram(*schedule, rank);
+          Closure expected(list.size(), std::vector<bool>(list.size(), false));
+          Closure got = expected;
+          std::vector<uint32_t> waits(list.size(), 0);
+          for (size_t j = 0; j < list.size(); ++j) {
+            for (size_t i = 0; i < j; ++i) expected[j][i] = MustWait(list[i], list[j]);
+            const ProgramStep& step = program->steps[j];
+            for (uint32_t d = 0; d < step.dependents; ++d) {
+              const uint32_t later = program->dependents[step.first_dependent + d];
+              got[later][j] = true;
+              ++waits[later];
+            }
+          }
+          for (size_t j = 0; j < list.size(); ++j) EXPECT_EQ(program->steps[j].waits, waits[j]);
+          EXPECT_EQ(Closed(got), Closed(expected))
+              << algorithm.name << " " << NameOf(schedule->operation) << ", rank " << rank << " of "
+              << ranks;
+        }
+      }
+    }
+  }
+}
+
+TEST(Program, DirectKeepsItsOwnChunkToItself) {
+  const auto schedule = (*FindAlgorithm("direct"))->make({.ranks = 3, .hosts = {}});
+  ASSERT_TRUE(schedule.ok());
+  const auto program = MakeProgram(*schedule, 1);
+  EXPECT_TRUE(program->uses[0].peers_read && program->uses[0].peers_write);
+  EXPECT_FALSE(program->uses[1].touched());
+  EXPECT_TRUE(program->sums_at_once);
+  EXPECT_TRUE(program->windowed);
+  ASSERT_EQ(program->peers.size(), 2u);
+  EXPECT_TRUE(program->peers[0].signalled && program->peers[1].signalled);
+}
+
+TEST(Program, RingHasTwoPeersAndMayRound) {
+  const auto schedule = (*FindAlgorithm("ring"))->make({.ranks = 5, .segments = 2, .hosts = {}});
+  ASSERT_TRUE(schedule.ok());
+  const auto program = MakeProgram(*schedule, 0);
+  ASSERT_EQ(program->peers.size(), 2u);
+  EXPECT_EQ(program->peers[0].rank, 1);
+  EXPECT_EQ(program->peers[1].rank, 4);
+  EXPECT_FALSE(program->sums_at_once);
+  EXPECT_TRUE(program->may_round);
+  EXPECT_FALSE(program->touches_memory);
+}
+
+}  // namespace
+}  // namespace tutti::collective

@@ -1,0 +1,110 @@
+#include "tutti/collective/selector.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <span>
+
+#include "tutti/base/status.h"
+#include "tutti/collective/algorithms/algorithm.h"
+
+namespace tutti::collective {
+namespace {
+
+bool Usable(const Algorithm& algorithm, Operation operation, const GroupShape& shape) {
+  if (!algorithm.supports(operation)) return false;
+  return !algorithm.needs_memory_links || shape.hosts == 1 || algorithm.name == "hierarchical";
+}
+
+using Names = std::span<const std::string_view>;
+
+constexpr std::string_view kTinyOrder[] = {"exchange", "halving-doubling", "tree", "direct",
+                                           "ring"};
+constexpr std::string_view kMemoryOrder[] = {"direct", "exchange", "ring"};
+constexpr std::string_view kMixedOrder[] = {"hierarchical", "ring", "tree", "exchange"};
+constexpr std::string_view kMediumOrder[] = {"halving-doubling", "tree", "ring", "exchange"};
+constexpr std::string_view kLargeOrder[] = {"ring", "halving-doubling", "tree", "exchange"};
+
+// The algorithms in the order of preference for a size.
+Names Preferences(Operation operation, int64_t bytes, const GroupShape& shape) {
+  constexpr int64_t kTiny = 2048;
+  constexpr int64_t kMedium = 64 << 10;
+  const bool one_to_all = operation == Operation::kBroadcast || operation == Operation::kReduce;
+  if (shape.ranks <= 8 && bytes <= kTiny && !one_to_all) return kTinyOrder;
+  if (shape.hosts == 1) return kMemoryOrder;
+  if (shape.hosts < shape.ranks && bytes > kTiny) return kMixedOrder;
+  return bytes <= kMedium || one_to_all ? Names(kMediumOrder) : Names(kLargeOrder);
+}
+
+}  // namespace
+
+GroupShape ShapeOf(std::span<const int> hosts) {
+  const std::set<int> distinct(hosts.begin(), hosts.end());
+  return {.ranks = static_cast<int>(hosts.size()), .hosts = static_cast<int>(distinct.size())};
+}
+
+Choice DefaultSelector::Choose(Operation operation, int64_t bytes) const {
+  Choice choice;
+  for (std::string_view name : Preferences(operation, bytes, shape_)) {
+    const auto algorithm = FindAlgorithm(name);
+    if (!algorithm.ok() || !Usable(**algorithm, operation, shape_)) continue;
+    choice.algorithm.index = static_cast<uint8_t>(*algorithm - Algorithms().data());
+    choice.segments = SegmentsFor(name, operation, shape_.ranks, bytes);
+    return choice;
+  }
+  for (const Algorithm& algorithm : Algorithms()) {
+    if (!Usable(algorithm, operation, shape_)) continue;
+    choice.algorithm.index = static_cast<uint8_t>(&algorithm - Algorithms().data());
+    choice.segments = SegmentsFor(algorithm.name, operation, shape_.ranks, bytes);
+    break;
+  }
+  return choice;
+}
+
+std::string DefaultSelector::Explain(Operation operation, int64_t bytes) const {
+  const Choice choice = Choose(operation, bytes);
+  return fmt::format(
+      "{} of {} bytes, {} ranks on {} hosts: {} with {} segments, by rule; no link was measured\n",
+      NameOf(operation), bytes, shape_.ranks, shape_.hosts, choice.algorithm.Name(),
+      choice.segments);
+}
+
+uint16_t SegmentsFor(std::string_view algorithm, Operation operation, int ranks, int64_t bytes) {
+  // A piece of 256 KB is long enough to hide what a message costs, on memory and on sockets.
+  static constexpr int64_t kPiece = 256 << 10;
+  int64_t chunk = bytes;
+  if (algorithm == "ring") {
+    // A pipelined chain has the whole data as one chunk.
+    const bool chain = operation == Operation::kBroadcast || operation == Operation::kReduce;
+    if (!chain) chunk = bytes / ranks;
+  } else if (algorithm == "tree") {
+    chunk = bytes / 2;
+  } else if (algorithm != "hierarchical") {
+    return 1;
+  } else {
+    chunk = bytes / ranks;
+  }
+  return static_cast<uint16_t>(std::clamp<int64_t>(chunk / kPiece, 1, 16));
+}
+
+absl::Status CheckChoice(const AlgorithmId& id, Operation operation, const GroupShape& shape) {
+  const Algorithm& algorithm = Algorithms()[id.index];
+  if (Usable(algorithm, operation, shape)) return absl::OkStatus();
+  std::string usable;
+  for (const Algorithm& other : Algorithms()) {
+    if (!Usable(other, operation, shape)) continue;
+    usable += usable.empty() ? "" : ", ";
+    usable += other.name;
+  }
+  if (!algorithm.supports(operation)) {
+    return InvalidArgument("algorithm \"{}\" does no {}; these do: {}", algorithm.name,
+                           NameOf(operation), usable);
+  }
+  return InvalidArgument(
+      "algorithm \"{}\" works in the memory of all ranks, but they are on {} hosts; these do not: "
+      "{}",
+      algorithm.name, shape.hosts, usable);
+}
+
+}  // namespace tutti::collective
