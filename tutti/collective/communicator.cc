@@ -1,0 +1,77 @@
+#include "tutti/collective/communicator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tutti/base/status.h"
+#include "tutti/collective/engine_communicator.h"
+#include "tutti/collective/job_links.h"
+#include "tutti/collective/star_control.h"
+#include "tutti/net/star.h"
+
+namespace tutti::collective {
+namespace {
+
+absl::Status CheckBootstrap(const Bootstrap& bootstrap) {
+  if (bootstrap.size < 1 || bootstrap.size > kMaxRanks) {
+    return InvalidArgument("bootstrap: size is {}, expected 1 to {}", bootstrap.size, kMaxRanks);
+  }
+  if (bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size) {
+    return InvalidArgument("bootstrap: rank is {}, expected 0 to {}", bootstrap.rank,
+                           bootstrap.size - 1);
+  }
+  const int given =
+      !bootstrap.address.empty() + !bootstrap.file.empty() + !bootstrap.endpoints.empty();
+  if (given != 1) {
+    return InvalidArgument(
+        "bootstrap: {} of address, file and endpoints are given; give exactly one", given);
+  }
+  if (!bootstrap.endpoints.empty() &&
+      bootstrap.endpoints.size() != static_cast<size_t>(bootstrap.size)) {
+    return InvalidArgument("bootstrap: there are {} endpoints for {} ranks",
+                           bootstrap.endpoints.size(), bootstrap.size);
+  }
+  return absl::OkStatus();
+}
+
+// What must be the same on all ranks for them to choose alike and understand each other.
+std::vector<std::string> Fingerprint(const CommunicatorOptions& options) {
+  return {fmt::format("size={}", options.bootstrap.size),
+          fmt::format("transport={}", options.transport), fmt::format("tune={}", options.tune)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
+    const CommunicatorOptions& options) {
+  const Bootstrap& bootstrap = options.bootstrap;
+  TUTTI_RETURN_IF_ERROR(CheckBootstrap(bootstrap));
+  TUTTI_ASSIGN_OR_RETURN(
+      auto star,
+      net::Star::Connect(
+          {.rank = bootstrap.rank,
+           .size = bootstrap.size,
+           .address = bootstrap.endpoints.empty() ? bootstrap.address : bootstrap.endpoints[0],
+           .file = bootstrap.file,
+           .job = bootstrap.job,
+           .token = bootstrap.token,
+           .generation = bootstrap.generation,
+           .timeout_seconds = bootstrap.timeout_seconds,
+           .silence_seconds = options.silence_seconds,
+           .fingerprint = Fingerprint(options)}));
+  auto control = std::make_unique<StarControl>(std::move(star));
+  TUTTI_ASSIGN_OR_RETURN(JobLinks links, OpenLinks(options, control->star()));
+  auto engine =
+      std::make_unique<Engine>(std::move(links.transport), control.get(), options.late_seconds);
+  Engine* const serving = engine.get();
+  auto communicator = std::make_unique<EngineCommunicator>(
+      std::move(engine), links.hosts, [](std::span<const int>, std::span<const int> hosts) {
+        return std::make_unique<DefaultSelector>(ShapeOf(hosts));
+      });
+  control->Serve(serving);
+  communicator->SetControl(std::move(control));
+  return communicator;
+}
+
+}  // namespace tutti::collective

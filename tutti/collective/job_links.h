@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tutti/collective/communicator.h"
+#include "tutti/net/star.h"
+#include "tutti/net/transport.h"
+
+namespace tutti::collective {
+
+// The links of a rank to all others, and where they are.
+struct JobLinks {
+  std::unique_ptr<net::Transport> transport;
+  // The host of each rank, numbered from 0 in the order of their first ranks. Ranks that share one
+  // reach each other's memory; where only sockets may be used, every rank is a host of its own.
+  std::vector<int> hosts;
+};
+
+// Opens this rank's endpoints, exchanges them through the star, and connects: memory within a host
+// and sockets between, or what options.transport asks for. All ranks call it at the same time.
+absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star& star);
+
+}  // namespace tutti::collective
