@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tools/tutti/bench.h"
+#include "tools/tutti/bench_allreduce.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/models.h"
 #include "tutti/base/error.h"
@@ -57,6 +58,32 @@ int Main(int argc, char** argv) {
       StartupChild();
     } else {
       BenchStartup(options, "/proc/self/exe");
+    }
+  });
+
+  AllReduceBench collective;
+  CLI::App* allreduce = bench->add_subcommand("allreduce", "Time of an all-reduce");
+  allreduce->add_option("--ranks", collective.ranks, "Numbers of ranks (2)")->delimiter(',');
+  allreduce->add_option("--bytes", collective.bytes, "Sizes (4,1K,64K,1M,16M,64M)")->delimiter(',');
+  allreduce->add_option("--transport", collective.transports, "auto, shm or tcp (shm)")
+      ->delimiter(',');
+  allreduce->add_option("--algorithm", collective.algorithm, "auto, or the name of one (auto)");
+  allreduce->add_option("--memory", collective.memory, "registered or ordinary (registered)")
+      ->check(CLI::IsMember({"registered", "ordinary"}));
+  allreduce->add_option("--reduction", collective.reduction,
+                        "sum, mean, min, max or product (sum)");
+  allreduce->add_option("--wire", collective.wire, "as-is, bfloat16 or float16 (as-is)");
+  allreduce->add_option("--rank", collective.rank, "Be one rank of a job, with --size");
+  allreduce->add_option("--size", collective.size, "Ranks of that job");
+  allreduce->add_option("--address", collective.address, "Where its rank 0 listens, host:port");
+  allreduce->add_option("--file", collective.file, "Where its rank 0 writes its address");
+  allreduce->callback([&] {
+    collective.json = options.json;
+    collective.seconds = bench->count("--seconds") > 0 ? options.seconds : 0.2;
+    if (collective.rank >= 0) {
+      AllReduceRank(collective);
+    } else {
+      BenchAllReduce(collective, "/proc/self/exe");
     }
   });
 

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// `tutti bench allreduce`: how long an all-reduce takes between processes.
+namespace tutti::tools {
+
+struct AllReduceBench {
+  std::vector<int> ranks = {2};
+  std::vector<std::string> bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
+  std::vector<std::string> transports = {"shm"};
+  std::string algorithm = "auto";
+  std::string memory = "registered";
+  std::string reduction = "sum";
+  std::string wire = "as-is";
+  double seconds = 0.2;  // of timed calls for each size, about
+  bool json = false;
+
+  // One rank of a job; negative: all of them are started.
+  int rank = -1;
+  int size = 0;
+  std::string address;  // one of the two
+  std::string file;
+};
+
+// Starts `program` once for each rank, job after job: every transport with every number of ranks.
+// Throws Error, with the first rank that failed.
+void BenchAllReduce(const AllReduceBench& bench, const std::string& program);
+
+// Is one rank. For each size: checks a result, warms up, then times calls that are each preceded by
+// a barrier. The slowest rank's time of a call counts; rank 0 prints the median of the calls, and
+// for sizes up to 64 KB also the time of one of many calls back to back. A line has the fields of
+// every figure and besides, for programs: bytes, ranks, us, calls, back_to_back_us, algorithm.
+void AllReduceRank(const AllReduceBench& bench);
+
+}  // namespace tutti::tools
