@@ -23,8 +23,9 @@ def commit(program):
 
 
 def describe(tutti):
-    """A dictionary of strings; `tutti doctor` knows the most of it."""
-    lines = (line.split(None, 1) for line in tutti.doctor().splitlines())
+    """A dictionary of strings; `tutti doctor`, where there is one, knows the most of it."""
+    doctor = tutti.doctor() if tutti else ""
+    lines = (line.split(None, 1) for line in doctor.splitlines())
     known = dict(words for words in lines if len(words) == 2)
     kernel = os.uname()
     return {

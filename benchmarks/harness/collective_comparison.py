@@ -1,0 +1,120 @@
+"""One run of the all-reduce comparison: scout the peers' modes, then rounds in which all take turns.
+
+The result is a dictionary that JSON can hold; collective_report.py makes the section of it.
+"""
+
+import itertools
+import statistics
+import time
+
+from harness import collective_jobs as jobs
+from harness import collective_plan as plan
+from harness import machine
+from harness.comparison import say
+from harness.processes import BenchError
+
+# A mode that in scouting took more than this many times its library's best is left out at that size.
+HOPELESS = 1.4
+# Tutti's contenders: key, transport, memory.
+TUTTI = (("tutti", "shm", "registered"), ("tutti-ordinary", "shm", "ordinary"),
+         ("tutti-tcp", "tcp", "registered"))
+
+
+class CollectiveComparison:
+    def __init__(self, tutti, options):
+        self._tutti = tutti  # None: peers only
+        self._options = options
+        self._peers = [p for p in plan.PEERS if not options.peers or p.key in options.peers]
+        self._chosen = {}    # (ranks, peer key): {mode label: sizes}
+        self._figures = {}   # (ranks, contender, mode label, bytes): figure
+        self.result = {"commit": machine.commit(tutti.program) if tutti else "none",
+                       "machine": machine.describe(tutti),
+                       "rounds": options.rounds, "seconds": options.seconds,
+                       "versions": {}, "failures": [], "figures": [], "bound": {}}
+
+    def run(self):
+        before = time.monotonic()
+        for peer in list(self._peers):
+            try:
+                jobs.build(peer.key)
+                self.result["versions"][peer.key] = jobs.version(peer.key)
+            except BenchError as error:
+                self._fail(str(error))
+                self._peers.remove(peer)
+        for ranks in self._options.ranks:
+            for peer in self._peers:
+                self._chosen[ranks, peer.key] = self._scout(peer, ranks)
+        for number in range(self._options.rounds):
+            say(f"round {number + 1} of {self._options.rounds}")
+            self._round(number)
+        self.result["run_seconds"] = time.monotonic() - before
+        return self.result
+
+    def _fail(self, text):
+        say(f"  {text}")
+        if text not in self.result["failures"]:
+            self.result["failures"].append(text)
+
+    def _scout(self, peer, ranks):
+        """Which modes are worth a turn, and at which sizes."""
+        times = {}
+        for mode in peer.modes:
+            try:
+                found = jobs.run_peer(peer, mode, ranks, self._options.bytes,
+                                      self._options.seconds / 4)
+            except BenchError as error:
+                self._fail(f"{peer.label}, {mode.label}, {ranks} ranks: {error}")
+                continue
+            times[mode.label] = {size: line["us"] for size, line in found.items()}
+        chosen = {}
+        for size in self._options.bytes:
+            best = min((t[size] for t in times.values() if size in t), default=0)
+            for label, of_mode in times.items():
+                if of_mode.get(size, float("inf")) <= HOPELESS * best:
+                    chosen.setdefault(label, []).append(size)
+        say(f"  {peer.label}, {ranks} ranks: {', '.join(chosen) or 'nothing runs'}")
+        return chosen
+
+    def _turns(self, ranks):
+        """One function per job; each measures and records."""
+        turns = []
+        for key, transport, memory in TUTTI if self._tutti else ():
+            sizes = [s for s in self._options.bytes if transport == "shm" or s >= plan.TCP_FROM]
+            if sizes:
+                turns.append((key, "", lambda sizes=sizes, t=transport, m=memory: jobs.run_tutti(
+                    self._tutti.program, ranks, sizes, self._options.seconds, t, m)))
+        for peer in self._peers:
+            for mode in peer.modes:
+                sizes = self._chosen[ranks, peer.key].get(mode.label)
+                if sizes:
+                    turns.append((peer.key, mode.label, lambda p=peer, m=mode, s=sizes:
+                                  jobs.run_peer(p, m, ranks, s, self._options.seconds)))
+        return turns
+
+    def _round(self, number):
+        large = [s for s in self._options.bytes if s > plan.SMALL]
+        for size, rate in jobs.run_memory_bound(large, self._options.seconds).items():
+            self.result["bound"].setdefault(str(size), []).append(rate)
+        for ranks in self._options.ranks:
+            turns = self._turns(ranks)
+            first = number * 3 % max(1, len(turns))  # another one goes first in each round
+            for key, mode, measure in itertools.chain(turns[first:], turns[:first]):
+                try:
+                    for size, line in measure().items():
+                        self._record(ranks, key, mode, size, line)
+                except BenchError as error:
+                    self._fail(f"{key} {mode}, {ranks} ranks: {error}")
+
+    def _record(self, ranks, key, mode, size, line):
+        place = (ranks, key, mode, size)
+        if place not in self._figures:
+            self._figures[place] = {"ranks": ranks, "contender": key, "mode": mode, "bytes": size,
+                                    "us": [], "back_to_back_us": []}
+            self.result["figures"].append(self._figures[place])
+        self._figures[place]["us"].append(line["us"])
+        if line.get("back_to_back_us"):
+            self._figures[place]["back_to_back_us"].append(line["back_to_back_us"])
+
+
+def median(figure, what="us"):
+    return statistics.median(figure[what]) if figure and figure[what] else None

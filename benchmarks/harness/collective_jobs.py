@@ -1,0 +1,151 @@
+"""Starts one job of one library and reads its figures: {bytes: {"us": ..., "back_to_back_us": ...}}.
+
+The peers' programs are built from peers/*.cc on first use, into the folder of the peers.
+"""
+
+import glob
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+
+from harness.processes import FOLDER, BenchError, peers_folder
+
+SOURCES = FOLDER / "peers"
+JOB_SECONDS = 300  # after that a job is given up
+
+
+def oneapi():
+    return peers_folder() / "oneapi"
+
+
+def _oneapi_flags(*libraries):
+    folder = oneapi()
+    return [f"-I{folder}/include", f"-L{folder}/lib", f"-Wl,-rpath,{folder}/lib",
+            f"-Wl,-rpath-link,{folder}/lib", *(f"-l{name}" for name in libraries)]
+
+
+def _compilers():
+    """Of each program: its source, the compiler, and the flags after the source."""
+    return {
+        "openmpi": ("mpi_peer.cc", "mpicxx.openmpi", []),
+        "mpich": ("mpi_peer.cc", "mpicxx.mpich", []),
+        "intelmpi": ("mpi_peer.cc", "g++", _oneapi_flags("mpi")),
+        "oneccl": ("oneccl_peer.cc", "g++", _oneapi_flags("ccl", "mpi")),
+        "gloo": ("gloo_peer.cc", "g++", ["-lgloo", "-pthread"]),
+        "memory_bound": ("memory_bound.cc", "g++", ["-pthread"]),
+    }
+
+
+def build(key):
+    """The program of a peer, built if it is older than its sources."""
+    name, compiler, flags = _compilers()[key]
+    program = peers_folder() / "bin" / key
+    sources = [SOURCES / name, SOURCES / "collective_peer.h"]
+    if program.exists() and all(program.stat().st_mtime > s.stat().st_mtime for s in sources):
+        return program
+    program.parent.mkdir(parents=True, exist_ok=True)
+    command = [compiler, "-std=c++17", "-O3", str(sources[0]), "-o", str(program), *flags]
+    try:
+        result = subprocess.run(command, capture_output=True, text=True)
+    except FileNotFoundError:
+        result = None
+    if result is None or result.returncode:
+        why = result.stderr.strip().splitlines()[-1] if result else f"there is no {compiler}"
+        raise BenchError(f"{key} cannot be built ({why}); run benchmarks/install-peers "
+                         "collectives, or leave it out with --peers")
+    return program
+
+
+def version(key):
+    package = {"openmpi": "openmpi-bin", "mpich": "mpich", "gloo": "libgloo-dev"}.get(key)
+    if package:
+        asked = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", package],
+                               capture_output=True, text=True)
+        return asked.stdout.split("-")[0] or "unknown"
+    package = {"intelmpi": "impi_devel", "oneccl": "oneccl_devel"}[key]
+    found = glob.glob(f"{oneapi()}/lib/python*/site-packages/{package}-*.dist-info")
+    return found[0].removesuffix(".dist-info").rsplit("-", 1)[1] if found else "unknown"
+
+
+def _launcher(key, ranks, crowded):
+    if key == "openmpi":
+        binding = ["--oversubscribe", "--bind-to", "none"] if crowded else ["--bind-to", "core"]
+        return ["mpirun.openmpi", "-n", str(ranks), *binding]
+    if key == "mpich":
+        return ["mpirun.mpich", "-n", str(ranks), "-bind-to", "none" if crowded else "core"]
+    return [str(oneapi() / "bin/mpiexec.hydra"), "-n", str(ranks)]
+
+
+def _environment(peer, mode, crowded):
+    environment = {**os.environ, **dict(peer.always), **dict(peer.crowded if crowded else ()),
+                   **dict(mode.environment)}
+    if peer.key in ("intelmpi", "oneccl"):
+        folder = str(oneapi())
+        environment |= {"I_MPI_ROOT": folder, "CCL_ROOT": folder,
+                        "PATH": f"{folder}/bin:{environment['PATH']}",
+                        "LD_LIBRARY_PATH": f"{folder}/lib"}
+    return environment
+
+
+def run_together(commands, environment=None):
+    """Runs the commands at once and returns the first one's output. Each has a session of its own,
+    so that a job that fails or hangs is ended with all it started."""
+    processes = [subprocess.Popen(list(map(str, command)), env=environment, text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, start_new_session=True)
+                 for command in commands]
+    try:
+        output, errors = processes[0].communicate(timeout=JOB_SECONDS)
+        for process in processes[1:] if processes[0].returncode == 0 else ():
+            process.communicate(timeout=JOB_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"`{' '.join(map(str, commands[0]))}` did not end in {JOB_SECONDS} s")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+    if processes[0].returncode:
+        last = (errors.strip() or output.strip() or "no message").splitlines()[-1]
+        raise BenchError(f"it exits with {processes[0].returncode}: {last}")
+    return output
+
+
+def _figures(output):
+    lines = [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+    return {line["bytes"]: line for line in lines}
+
+
+def run_peer(peer, mode, ranks, sizes, seconds):
+    crowded = ranks > len(os.sched_getaffinity(0))
+    environment = _environment(peer, mode, crowded)
+    command = [build(peer.key), "--bytes", ",".join(map(str, sizes)), "--seconds", seconds,
+               "--in-place", int(mode.in_place)]
+    if peer.key != "gloo":
+        output = run_together([[*_launcher(peer.key, ranks, crowded), *command]], environment)
+        return _figures(output)
+    store = tempfile.mkdtemp(prefix="tutti-gloo-")
+    try:
+        place = ["--size", ranks, "--store", store]
+        output = run_together([[*command, "--rank", rank, *place] for rank in range(ranks)],
+                              environment)
+    finally:
+        shutil.rmtree(store)
+    return _figures(output)
+
+
+def run_memory_bound(sizes, seconds):
+    """{bytes: GB/s} that two threads reach with a = b = a + b on arrays of this size."""
+    command = [build("memory_bound"), "--bytes", ",".join(map(str, sizes)), "--seconds", seconds]
+    return {size: line["median"] for size, line in _figures(run_together([command])).items()}
+
+
+def run_tutti(program, ranks, sizes, seconds, transport, memory):
+    command = [pathlib.Path(program), "bench", "allreduce", "--ranks", ranks, "--bytes",
+               ",".join(map(str, sizes)), "--transport", transport, "--algorithm", "auto",
+               "--memory", memory, "--seconds", seconds, "--json"]
+    return _figures(run_together([command]))

@@ -1,0 +1,117 @@
+"""Tests of the section on collectives: made-up figures in, text out. Run by CTest, or: python3 -m unittest."""
+
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+sys.dont_write_bytecode = True
+
+from harness import collective_jobs as jobs  # noqa: E402
+from harness import collective_plan as plan  # noqa: E402
+from harness import collective_report as report  # noqa: E402
+from harness import sections  # noqa: E402
+from harness.processes import BenchError  # noqa: E402
+
+MB = plan.M
+
+
+def figure(contender, size, us, ranks=2, mode="", back_to_back=()):
+    return {"ranks": ranks, "contender": contender, "mode": mode, "bytes": size, "us": us,
+            "back_to_back_us": list(back_to_back)}
+
+
+def result(figures, **more):
+    return {"commit": "abc1234", "rounds": 3, "seconds": 0.2, "run_seconds": 60, "failures": [],
+            "machine": {"cores": "2 (x)", "SIMD": "AVX2", "memory": "8 GB", "libraries": "l",
+                        "system": "Linux", "date": "d", "load": "0.1"},
+            "versions": {"openmpi": "4.1.4"}, "figures": figures, "bound": {}, **more}
+
+
+class RatesTest(unittest.TestCase):
+    def test_the_best_mode_of_the_best_library_counts(self):
+        figures = [figure("tutti", 64 * MB, [10e3, 8e3, 9e3]),
+                   figure("openmpi", 64 * MB, [50e3, 60e3, 70e3], mode="ring"),
+                   figure("mpich", 64 * MB, [30e3, 1e3, 90e3], mode="as it comes"),
+                   figure("mpich", 64 * MB, [20e3, 18e3, 19e3], mode="two arrays")]
+        text = report.rates_section(result(figures))
+        self.assertIn("| 2 | 64 MB | 7.46 |  | 3.53 (MPICH, two arrays) | "
+                      "**2.11** (2.00 to 2.25) | 1.7 | met |", text)
+
+    def test_short_of_the_target_and_of_the_bound(self):
+        figures = [figure("tutti", 16 * MB, [2e3]), figure("tutti-ordinary", 16 * MB, [4e3]),
+                   figure("oneccl", 16 * MB, [3e3], mode="direct")]
+        text = report.rates_section(result(figures, bound={str(16 * MB): [50.0, 60.0, 48.0]}))
+        self.assertIn("**1.50** | 1.7 | **missed** | 0.75, **missed** | 12.5 | 67%, **missed** |",
+                      text)
+
+    def test_the_bound_is_a_promise_for_two_ranks_only(self):
+        figures = [figure("tutti", 16 * MB, [9e3], ranks=4), figure("gloo", 16 * MB, [60e3], ranks=4)]
+        text = report.rates_section(result(figures, bound={str(16 * MB): [40.0]}))
+        self.assertIn("| 5.0 | 37% |", text)
+
+    def test_targets_are_those_of_size_and_ranks(self):
+        self.assertEqual([plan.rate_target(2, s) for s in plan.SIZES],
+                         [None, None, 1.2, 1.2, 1.2, 1.6, 1.7, 1.7, 1.7])
+        self.assertEqual([plan.rate_target(4, s) for s in plan.SIZES],
+                         [None, None, 1.3, 1.3, 1.3, 1.3, 2.0, 2.0, 2.0])
+
+
+class SmallTest(unittest.TestCase):
+    def test_two_ranks_back_to_back_have_a_microsecond(self):
+        figures = [figure("tutti", 4, [2.0], back_to_back=[0.9]),
+                   figure("intelmpi", 4, [0.5], mode="m", back_to_back=[0.3])]
+        text = report.small_section(result(figures))
+        self.assertIn("| back to back | 0.90 us | 0.30 us (Intel MPI, m) | at most 1.00 us | met |",
+                      text)
+        self.assertIn("| after a barrier | 2.00 us | 0.50 us (Intel MPI, m) |  |  |", text)
+
+    def test_four_ranks_may_take_twice_the_best(self):
+        figures = [figure("tutti", 1024, [30.0], ranks=4),
+                   figure("intelmpi", 1024, [13.0], ranks=4, mode="m")]
+        self.assertIn("| after a barrier | 30 us | 13 us (Intel MPI, m) | at most 26 us | "
+                      "**missed** |", report.small_section(result(figures)))
+
+
+class TcpTest(unittest.TestCase):
+    def test_only_gloo_and_only_large(self):
+        figures = [figure("tutti-tcp", MB, [1e3]), figure("gloo", MB, [1.5e3], mode="ring"),
+                   figure("gloo", 4, [100.0], mode="ring"), figure("mpich", MB, [1.0])]
+        text = report.tcp_section(result(figures))
+        self.assertIn("| 2 | 1 MB | 1.05 | 0.70 (ring) | **1.50** | 1.3 | met |", text)
+        self.assertNotIn("4 B", text)
+
+
+class SectionTest(unittest.TestCase):
+    def test_every_part_is_there_without_tutti_too(self):
+        figures = [figure("openmpi", 4, [1.0], mode="as it comes", back_to_back=[1.0]),
+                   figure("openmpi", MB, [100.0], mode="ring"), figure("gloo", MB, [900.0])]
+        text = report.section(result(figures, failures=["oneCCL: no"]))
+        for part in ("abc1234", "Open MPI 4.1.4", "10.5 (ring)", "1.00 us (as it comes)",
+                     "- oneCCL: no"):
+            self.assertIn(part, text)
+
+    def test_a_section_replaces_itself_and_survives_the_rest(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text("# Page\n")
+            sections.write(page, "collectives", "first\n")
+            sections.write(page, "collectives", "second\n")
+            self.assertNotIn("first", page.read_text())
+            sections.write_keeping(page, "collectives", "# Another page\n")
+            self.assertEqual(page.read_text().count("second"), 1)
+            self.assertTrue(page.read_text().startswith("# Another page\n"))
+
+
+class JobTest(unittest.TestCase):
+    def test_a_failing_job_ends_the_others_and_says_why(self):
+        with self.assertRaisesRegex(BenchError, "exits with 3: broken"):
+            jobs.run_together([["sh", "-c", "echo broken >&2; exit 3"], ["sleep", "1000"]])
+
+    def test_the_first_rank_speaks(self):
+        self.assertEqual(jobs.run_together([["echo", "a"], ["echo", "b"]]), "a\n")
+
+
+if __name__ == "__main__":
+    unittest.main()

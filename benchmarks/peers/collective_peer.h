@@ -1,0 +1,184 @@
+#pragma once
+
+// What every all-reduce peer does, whatever its library: for each size a check of the result, some
+// calls to warm up, then calls that are each preceded by a barrier and timed. The slowest rank's
+// time of a call counts; the median over the calls is printed by rank 0, a JSON object a line:
+//
+//   {"bytes": 1048576, "us": 97.1, "calls": 2000, "back_to_back_us": 95.2}
+//
+// "back_to_back_us", for sizes up to 64 KB: many calls without a barrier, divided by their number.
+//
+// A library is a class with rank(), size(), Barrier(), AllReduce(const float* from, float* to,
+// size_t count), where `from` may be `to`, and MaxOverRanks(double*, size_t count).
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace peers {
+
+struct Options {
+  std::vector<size_t> bytes;
+  double seconds = 0.2;    // of timed calls, about, for each size
+  bool in_place = true;    // or from one array into another
+  int rank = 0, size = 1;  // where no launcher tells them
+  std::string store;       // a folder in which ranks find each other
+};
+
+inline Options Parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string flag = argv[i];
+    const char* const value = argv[i + 1];
+    if (flag == "--bytes") {
+      for (const char* p = value; *p;) {
+        char* end;
+        options.bytes.push_back(std::strtoull(p, &end, 10));
+        p = *end == ',' ? end + 1 : end + std::strlen(end);
+      }
+    } else if (flag == "--seconds") {
+      options.seconds = std::atof(value);
+    } else if (flag == "--in-place") {
+      options.in_place = std::atoi(value) != 0;
+    } else if (flag == "--rank") {
+      options.rank = std::atoi(value);
+    } else if (flag == "--size") {
+      options.size = std::atoi(value);
+    } else if (flag == "--store") {
+      options.store = value;
+    } else {
+      throw std::runtime_error("unknown flag " + flag);
+    }
+  }
+  if (options.bytes.empty()) throw std::runtime_error("--bytes is missing");
+  return options;
+}
+
+// Memory as a training program has it: anonymous, in huge pages where the system gives them.
+class Array {
+ public:
+  explicit Array(size_t bytes) : bytes_((bytes + kHuge - 1) / kHuge * kHuge) {
+    data_ = static_cast<float*>(std::aligned_alloc(kHuge, bytes_));
+    if (!data_) throw std::bad_alloc();
+    madvise(data_, bytes_, MADV_HUGEPAGE);
+    std::memset(data_, 0, bytes_);
+  }
+  Array(const Array&) = delete;
+  ~Array() { std::free(data_); }
+  float* data() { return data_; }
+
+ private:
+  static constexpr size_t kHuge = 2 << 20;
+  size_t bytes_;
+  float* data_;
+};
+
+inline double Now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+inline double Median(std::vector<double> values) {
+  std::nth_element(values.begin(), values.begin() + long(values.size() / 2), values.end());
+  return values[values.size() / 2];
+}
+
+template <class Library>
+class Measurement {
+ public:
+  Measurement(Library& library, const Options& options) : library_(library), options_(options) {}
+
+  void Run() {
+    for (const size_t bytes : options_.bytes) RunSize(bytes);
+  }
+
+ private:
+  void RunSize(size_t bytes) {
+    const size_t count = std::max<size_t>(1, bytes / sizeof(float));
+    Array from(count * sizeof(float)), other(options_.in_place ? 1 : count * sizeof(float));
+    float* const to = options_.in_place ? from.data() : other.data();
+    Check(from.data(), to, count);
+    // Sums of zeros stay zeros, however often they are made.
+    std::memset(from.data(), 0, count * sizeof(float));
+    std::memset(to, 0, count * sizeof(float));
+
+    double estimate[1] = {Median(Timed(from.data(), to, count, 3))};
+    library_.MaxOverRanks(estimate, 1);
+    const auto calls = [&](double most) {
+      return size_t(std::clamp(options_.seconds / std::max(estimate[0], 1e-7), 5.0, most));
+    };
+    std::vector<double> times = Timed(from.data(), to, count, calls(5000));
+    library_.MaxOverRanks(times.data(), times.size());
+    double back_to_back = 0;
+    if (bytes <= 65536) back_to_back = BackToBack(from.data(), to, count, calls(20000));
+    if (library_.rank() != 0) return;
+    std::printf("{\"bytes\": %zu, \"us\": %.4g, \"calls\": %zu", bytes, Median(times) * 1e6,
+                times.size());
+    if (back_to_back > 0) std::printf(", \"back_to_back_us\": %.4g", back_to_back * 1e6);
+    std::printf("}\n");
+    std::fflush(stdout);
+  }
+
+  void Check(float* from, float* to, size_t count) {
+    for (size_t i = 0; i < count; ++i) from[i] = float((i % 31) * size_t(library_.rank() + 1));
+    library_.Barrier();
+    library_.AllReduce(from, to, count);
+    const size_t ranks = size_t(library_.size());
+    for (size_t i = 0; i < count; ++i) {
+      const float expected = float((i % 31) * (ranks * (ranks + 1) / 2));
+      if (to[i] != expected) {
+        throw std::runtime_error("element " + std::to_string(i) + " is " + std::to_string(to[i]) +
+                                 ", not " + std::to_string(expected));
+      }
+    }
+  }
+
+  std::vector<double> Timed(float* from, float* to, size_t count, size_t calls) {
+    std::vector<double> times(calls);
+    for (double& time : times) {
+      library_.Barrier();
+      const double before = Now();
+      library_.AllReduce(from, to, count);
+      time = Now() - before;
+    }
+    return times;
+  }
+
+  double BackToBack(float* from, float* to, size_t count, size_t calls) {
+    std::vector<double> times(5);
+    for (double& time : times) {
+      library_.Barrier();
+      const double before = Now();
+      for (size_t i = 0; i < calls; ++i) library_.AllReduce(from, to, count);
+      time = (Now() - before) / double(calls);
+    }
+    library_.MaxOverRanks(times.data(), times.size());
+    return Median(times);
+  }
+
+  Library& library_;
+  const Options& options_;
+};
+
+// `make` makes the library of the options; it is called once.
+template <class Make>
+int Main(int argc, char** argv, Make make) {
+  try {
+    const Options options = Parse(argc, argv);
+    auto library = make(options);
+    Measurement(library, options).Run();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", argv[0], error.what());
+    std::_Exit(1);  // the launcher ends the other ranks
+  }
+  return 0;
+}
+
+}  // namespace peers
