@@ -56,8 +56,8 @@ def _intel(label, number, *more):
     return Mode(label, (("I_MPI_ADJUST_ALLREDUCE", str(number)), *more))
 
 
-def _oneccl(label, algorithm):
-    return Mode(label, (("CCL_ALLREDUCE", algorithm), ("CCL_ATL_TRANSPORT", "mpi")))
+def _oneccl(label, algorithm, *more):
+    return Mode(label, (("CCL_ALLREDUCE", algorithm), ("CCL_ATL_TRANSPORT", "mpi"), *more))
 
 
 PEERS = (
@@ -90,6 +90,7 @@ PEERS = (
         _intel("ring", 8),
         _intel("shared-memory gather and scatter", 10),
         _intel("flat, shared memory", 22),
+        Mode("sched_yield", (("I_MPI_THREAD_YIELD", "2"),)),
     ), always=(("I_MPI_FABRICS", "shm"),),
         crowded=(("I_MPI_PIN", "0"), ("I_MPI_THREAD_YIELD", "3"))),
     Peer("oneccl", "oneCCL", (
@@ -98,6 +99,8 @@ PEERS = (
         _oneccl("Rabenseifner", "rabenseifner"),
         _oneccl("n-reduce", "nreduce"),
         _oneccl("recursive doubling", "recursive_doubling"),
+        _oneccl("direct, worker thread", "direct", ("CCL_WORKER_OFFLOAD", "1"),
+                ("CCL_YIELD", "sleep")),
     ), always=(("I_MPI_FABRICS", "shm"), ("CCL_WORKER_OFFLOAD", "0"), ("CCL_LOG_LEVEL", "error")),
         crowded=(("I_MPI_PIN", "0"), ("I_MPI_THREAD_YIELD", "3"))),
     Peer("gloo", "Gloo", tuple(
