@@ -1,4 +1,4 @@
-"""One run of the all-reduce comparison: scout the peers' modes, then rounds in which all take turns.
+"""One run of the all-reduce comparison: scout the peers' modes, then rounds where all take turns.
 
 The result is a dictionary that JSON can hold; collective_report.py makes the section of it.
 """
@@ -8,12 +8,15 @@ import statistics
 import time
 
 from harness import collective_jobs as jobs
+from harness import collective_network as network
 from harness import collective_plan as plan
 from harness import machine
 from harness.comparison import say
 from harness.processes import BenchError
 
-# A mode that in scouting took more than this many times its library's best is left out at that size.
+# Of a library's modes, at each size, so many take turns; none that took longer than HOPELESS times
+# its best one in scouting.
+MODES = 3
 HOPELESS = 1.4
 # Tutti's contenders: key, transport, memory.
 TUTTI = (("tutti", "shm", "registered"), ("tutti-ordinary", "shm", "ordinary"),
@@ -34,6 +37,14 @@ class CollectiveComparison:
 
     def run(self):
         before = time.monotonic()
+        if "host" in self._options.parts:
+            self._within_host()
+        if "network" in self._options.parts and self._tutti:
+            self._between_hosts()
+        self.result["run_seconds"] = time.monotonic() - before
+        return self.result
+
+    def _within_host(self):
         for peer in list(self._peers):
             try:
                 jobs.build(peer.key)
@@ -47,8 +58,14 @@ class CollectiveComparison:
         for number in range(self._options.rounds):
             say(f"round {number + 1} of {self._options.rounds}")
             self._round(number)
-        self.result["run_seconds"] = time.monotonic() - before
-        return self.result
+
+    def _between_hosts(self):
+        why = network.refusal()
+        if why:
+            self._fail(f"between hosts: this machine does not allow it: {why}")
+            return
+        self.result["network"] = network.run(self._tutti.program, self._options.rounds,
+                                             self._options.seconds, self._fail)
 
     def _fail(self, text):
         say(f"  {text}")
@@ -68,9 +85,10 @@ class CollectiveComparison:
             times[mode.label] = {size: line["us"] for size, line in found.items()}
         chosen = {}
         for size in self._options.bytes:
-            best = min((t[size] for t in times.values() if size in t), default=0)
-            for label, of_mode in times.items():
-                if of_mode.get(size, float("inf")) <= HOPELESS * best:
+            order = sorted((label for label in times if size in times[label]),
+                           key=lambda label: times[label][size])
+            for label in order[:MODES]:
+                if times[label][size] <= HOPELESS * times[order[0]][size]:
                     chosen.setdefault(label, []).append(size)
         say(f"  {peer.label}, {ranks} ranks: {', '.join(chosen) or 'nothing runs'}")
         return chosen
@@ -92,9 +110,10 @@ class CollectiveComparison:
         return turns
 
     def _round(self, number):
-        large = [s for s in self._options.bytes if s > plan.SMALL]
-        for size, rate in jobs.run_memory_bound(large, self._options.seconds).items():
-            self.result["bound"].setdefault(str(size), []).append(rate)
+        large = [s for s in self._options.bytes if s >= plan.BOUND_FROM]
+        if large:
+            for size, rate in jobs.run_memory_bound(large, self._options.seconds).items():
+                self.result["bound"].setdefault(str(size), []).append(rate)
         for ranks in self._options.ranks:
             turns = self._turns(ranks)
             first = number * 3 % max(1, len(turns))  # another one goes first in each round

@@ -1,4 +1,4 @@
-"""Starts one job of one library and reads its figures: {bytes: {"us": ..., "back_to_back_us": ...}}.
+"""Starts one job of one library and reads its figures: {bytes: {"us", "back_to_back_us"}}.
 
 The peers' programs are built from peers/*.cc on first use, into the folder of the peers.
 """

@@ -2,8 +2,9 @@
 
 import statistics
 
+from harness import collective_network
 from harness import collective_plan as plan
-from harness.collective_comparison import HOPELESS, median
+from harness.collective_comparison import HOPELESS, MODES, median
 from harness.report import table, verdict
 
 LABELS = {peer.key: peer.label for peer in plan.PEERS}
@@ -54,7 +55,7 @@ class Row:
                    default=(None, None))
 
     def ratio_range(self, mine, other):
-        """The lowest and the highest ratio of times over the rounds, where both have all of them."""
+        """The lowest and the highest ratio of times over the rounds."""
         ratios = [b / a for a, b in zip(mine[self.what], other[self.what])]
         return f" ({min(ratios):.2f} to {max(ratios):.2f})" if len(ratios) > 1 else ""
 
@@ -158,7 +159,7 @@ def libraries_section(result):
 
 SECTION = """## All-reduce
 Processes on one host, float32, sum. Every call is preceded by a barrier, which is not timed; the slowest rank's time of a call counts, then the median over the calls of a job, then the median over the rounds.
-Rates are GB/s of data reduced: bytes of one rank divided by the time. Registered memory is what training uses; ordinary memory costs one more copy.
+Rates are GB/s of data reduced: bytes of one rank divided by the time; sizes are powers of 1024. Registered memory is what training uses; ordinary memory costs one more copy.
 
 | | |
 |---|---|
@@ -180,7 +181,7 @@ Over TCP only, as between hosts; Gloo has nothing else.
 Behind each figure the mode that reached it. GB/s, and times after a barrier up to 1 KB.
 
 {libraries}
-{failures}### How to repeat it
+{network}{failures}### How to repeat it
 ```sh
 make build
 benchmarks/install-peers collectives
@@ -189,7 +190,7 @@ benchmarks/compare-collectives --out docs/benchmarks.md --json build/collectives
 Command of each Tutti figure: `tutti bench allreduce --ranks RANKS --bytes BYTES --transport shm|tcp --memory registered|ordinary --algorithm auto --json`.
 
 How it is kept fair:
-- Every library runs in several modes: its own choice, its algorithms by name, in place and between two arrays, and with the settings for more ranks than cores where there are (yielding, no pinning). A short scouting run drops, size by size, those that take over {hopeless} times the library's best; the rest take their turn in every round, and the best at each size counts.
+- Every library runs in several modes: its own choice, its algorithms by name, in place and between two arrays, and with the settings for more ranks than cores where there are (yielding, no pinning). A short scouting run keeps, size by size, the {modes} quickest, but none that takes over {hopeless} times the library's best; they take their turn in every round, and the best at each size counts.
 - Ranks are bound to cores where the library can do that and there are enough. Data lie in huge pages, touched before.
 - Every job checks its result before it is timed.
 - Jobs take turns within each round, and another one goes first in each; only one runs at a time.
@@ -204,5 +205,6 @@ def section(result):
         rounds=result["rounds"], seconds=result["seconds"],
         minutes=result.get("run_seconds", 0) / 60, rates=rates_section(result),
         small=small_section(result), tcp=tcp_section(result), libraries=libraries_section(result),
-        hopeless=HOPELESS,
+        modes=MODES, hopeless=HOPELESS,
+        network=collective_network.section(result.get("network")),
         failures=f"### What did not run\n{failures}\n" if failures else "")

@@ -1,4 +1,4 @@
-"""Tests of the section on collectives: made-up figures in, text out. Run by CTest, or: python3 -m unittest."""
+"""Tests of the section on collectives: made-up figures in, text out. Run by CTest."""
 
 import pathlib
 import sys
@@ -9,6 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.dont_write_bytecode = True
 
 from harness import collective_jobs as jobs  # noqa: E402
+from harness import collective_network as network  # noqa: E402
 from harness import collective_plan as plan  # noqa: E402
 from harness import collective_report as report  # noqa: E402
 from harness import sections  # noqa: E402
@@ -47,7 +48,8 @@ class RatesTest(unittest.TestCase):
                       text)
 
     def test_the_bound_is_a_promise_for_two_ranks_only(self):
-        figures = [figure("tutti", 16 * MB, [9e3], ranks=4), figure("gloo", 16 * MB, [60e3], ranks=4)]
+        figures = [figure("tutti", 16 * MB, [9e3], ranks=4),
+                   figure("gloo", 16 * MB, [60e3], ranks=4)]
         text = report.rates_section(result(figures, bound={str(16 * MB): [40.0]}))
         self.assertIn("| 5.0 | 37% |", text)
 
@@ -81,6 +83,24 @@ class TcpTest(unittest.TestCase):
         text = report.tcp_section(result(figures))
         self.assertIn("| 2 | 1 MB | 1.05 | 0.70 (ring) | **1.50** | 1.3 | met |", text)
         self.assertNotIn("4 B", text)
+
+
+class NetworkTest(unittest.TestCase):
+    def test_times_stand_against_their_predictions(self):
+        # 64 MB at 0.1 GB/s take 0.671 s; the ring moves 1.5 times that.
+        second = 64 * MB / 0.1 * 1e-3
+        found = {"stream": [0.1, 0.09, 0.11],
+                 "cases": {"ring": [1.5 * second * 1.02], "parameter-server 1": [2 * second * 1.2],
+                           "flat": [2e6], "hierarchical": [1e6, 9e6, 1.5e6]}}
+        text = network.section(found)
+        self.assertIn("2(N-1)/N K/B = 1.007 s | 1.020 | at most 1.05 | met |", text)
+        self.assertIn("2NK/(S B) = 1.342 s | 1.200 | 0.9 to 1.1 | **missed** |", text)
+        self.assertIn("| the ring: 2.000 s | 0.750 | below 1 | met |", text)
+        self.assertNotIn("own: 2", text)
+
+    def test_only_rank_0_is_read(self):
+        output = '[1] {"us": 1}\n[0] [info] hello\n[0] {"us": 2}\n'
+        self.assertEqual(network.first_rank_lines(output), [{"us": 2}])
 
 
 class SectionTest(unittest.TestCase):
