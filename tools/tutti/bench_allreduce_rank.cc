@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string_view>
 
 #include "tools/tutti/bench_allreduce.h"
 #include "tools/tutti/report.h"
@@ -34,6 +35,14 @@ std::shared_ptr<std::byte> OrdinaryMemory(size_t bytes) {
   ::madvise(data, size, MADV_HUGEPAGE);
   std::memset(data, 0, size);
   return {static_cast<std::byte*>(data), [](std::byte* memory) { std::free(memory); }};
+}
+
+// The last so many ranks are servers, bring no data and need not get the result:
+// "parameter-server:2:own".
+int ServersApart(const std::string& algorithm) {
+  constexpr std::string_view kName = "parameter-server:", kOwn = ":own";
+  if (!algorithm.starts_with(kName) || !algorithm.ends_with(kOwn)) return 0;
+  return std::atoi(algorithm.c_str() + kName.size());
 }
 
 class Measurement {
@@ -83,8 +92,9 @@ class Measurement {
     const Handle handle = AllReduce();
     ThrowIfError(handle.Wait());
     algorithm_ = handle.algorithm();
-    if (call_.reduction != collective::Reduction::kSum) return;
-    const float ranks = static_cast<float>(world_.size());
+    const int contributors = world_.size() - ServersApart(bench_.algorithm);
+    if (call_.reduction != collective::Reduction::kSum || world_.rank() >= contributors) return;
+    const float ranks = static_cast<float>(contributors);
     const float tolerance = call_.wire == collective::Wire::kAsIs ? 0 : 0.05f;
     for (int64_t i = 0; i < count_; ++i) {
       const float expected = static_cast<float>(i % 31) * ranks * (ranks + 1) / 2;
