@@ -5,7 +5,7 @@ import statistics
 from harness import collective_network
 from harness import collective_plan as plan
 from harness.collective_comparison import HOPELESS, MODES, median
-from harness.report import table, verdict
+from harness.report import QUIET_SHARE, table, verdict
 
 LABELS = {peer.key: peer.label for peer in plan.PEERS}
 
@@ -72,6 +72,21 @@ def bound_of(result, ranks, size):
     """GB/s that memory allows a direct all-reduce: B / 2N."""
     found = result["bound"].get(str(size))
     return statistics.median(found) / (2 * ranks) if found else None
+
+
+def disturbance(result):
+    """How quiet the run was: memory's own rate at the largest size tells."""
+    if not result["bound"]:
+        return ""
+    size = max(result["bound"], key=int)
+    rates = result["bound"][size]
+    text = (f"At {size_name(int(size))} B was {min(rates):.1f} to {max(rates):.1f} GB/s over the "
+            "rounds")
+    disturbed = sum(rate < QUIET_SHARE * max(rates) for rate in rates)
+    if disturbed:
+        text += (f"; in {disturbed} of {len(rates)} rounds it was below {QUIET_SHARE:.0%} of its "
+                 "best: other work ran on the machine. No round was left out")
+    return text + ".\n"
 
 
 def rates_section(result):
@@ -169,7 +184,7 @@ Rates are GB/s of data reduced: bytes of one rank divided by the time; sizes are
 | run | {machine[date]}; {rounds} rounds of {seconds:g} s a size, {minutes:.0f} minutes in all; load before it: {machine[load]} |
 
 B is what two threads reach in the same run with `a = b = a + b` on two arrays of that size in huge pages, 16 bytes an element; B/2N is the most that N ranks can reach, since each element is read from N buffers and stored into N.
-
+{disturbance}
 {rates}
 Small sizes. Back to back: call after call, the time divided by their number.
 
@@ -204,6 +219,7 @@ def section(result):
         commit=result["commit"], machine=result["machine"], versions=versions,
         rounds=result["rounds"], seconds=result["seconds"],
         minutes=result.get("run_seconds", 0) / 60, rates=rates_section(result),
+        disturbance=disturbance(result),
         small=small_section(result), tcp=tcp_section(result), libraries=libraries_section(result),
         modes=MODES, hopeless=HOPELESS,
         network=collective_network.section(result.get("network")),

@@ -53,6 +53,13 @@ class RatesTest(unittest.TestCase):
         text = report.rates_section(result(figures, bound={str(16 * MB): [40.0]}))
         self.assertIn("| 5.0 | 37% |", text)
 
+    def test_disturbed_rounds_are_counted(self):
+        text = report.disturbance(result([], bound={str(16 * MB): [9.0], str(64 * MB): [40.0, 30.0]}))
+        self.assertIn("At 64 MB B was 30.0 to 40.0 GB/s", text)
+        self.assertIn("in 1 of 2 rounds", text)
+        quiet = report.disturbance(result([], bound={str(64 * MB): [40.0, 39.0]}))
+        self.assertNotIn("other work", quiet)
+
     def test_targets_are_those_of_size_and_ranks(self):
         self.assertEqual([plan.rate_target(2, s) for s in plan.SIZES],
                          [None, None, 1.2, 1.2, 1.2, 1.6, 1.7, 1.7, 1.7])
