@@ -48,7 +48,8 @@ def build(key):
     if program.exists() and all(program.stat().st_mtime > s.stat().st_mtime for s in sources):
         return program
     program.parent.mkdir(parents=True, exist_ok=True)
-    command = [compiler, "-std=c++17", "-O3", str(sources[0]), "-o", str(program), *flags]
+    command = [compiler, "-std=c++17", "-O3", f"-I{FOLDER.parent}", str(sources[0]), "-o",
+               str(program), *flags]
     try:
         result = subprocess.run(command, capture_output=True, text=True)
     except FileNotFoundError:

@@ -12,7 +12,7 @@
 
 #include <memory>
 
-#include "collective_peer.h"
+#include "benchmarks/peers/collective_peer.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <thread>
 
-#include "collective_peer.h"
+#include "benchmarks/peers/collective_peer.h"
 
 namespace {
 

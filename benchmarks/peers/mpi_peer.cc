@@ -1,7 +1,7 @@
 // All-reduce of an MPI: Open MPI, MPICH or Intel MPI, by the compiler wrapper it is built with.
 #include <mpi.h>
 
-#include "collective_peer.h"
+#include "benchmarks/peers/collective_peer.h"
 
 namespace {
 

@@ -4,7 +4,7 @@
 
 #include <oneapi/ccl.hpp>
 
-#include "collective_peer.h"
+#include "benchmarks/peers/collective_peer.h"
 
 namespace {
 
