@@ -74,6 +74,15 @@ TEST(Verify, NamesTheStepsThatWaitForEachOther) {
             "(send 0 0) waits for rank 0 to reach step 1");
 }
 
+// A signal waits for the send before it, the send for its receive, and that for the signal.
+TEST(Verify, SeesThatASignalWaitsForAllBeforeIt) {
+  EXPECT_EQ(Fault("schedule x broadcast ranks=2 chunks=1 segments=1 root=0\n"
+                  "rank 0\n send 1 0\n signal 1\n"
+                  "rank 1\n await 0\n receive 0 0\n"),
+            "deadlock: rank 0, step 0 (send 1 0) waits for rank 1 to reach step 1; rank 1, step 0 "
+            "(await 0) waits for rank 0 to reach step 1");
+}
+
 TEST(Verify, SeesThatSizesDiffer) {
   EXPECT_EQ(Fault("schedule x broadcast ranks=2 chunks=2 segments=1 root=0\n"
                   "rank 0\n send 1 0\n send 1 1\n"
