@@ -30,6 +30,7 @@ struct Introduction {
   int32_t from = -1;
   int32_t to = -1;
   int32_t size = 0;
+  int32_t pid = 0;  // of the sender; the socket knows only who began to listen
   Secret secret{};  // of the endpoint of `to`
   uint64_t mailbox_bytes = 0;
   cpu_set_t cores{};  // on which the sender may run

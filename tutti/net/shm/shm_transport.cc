@@ -43,9 +43,8 @@ class Meeting {
   bool ReadStranger(FileDescriptor& socket);
   bool Introduce(const FileDescriptor& socket, int to);
   std::string ReadIntroduction(const FileDescriptor& socket, int from, Introduction* got,
-                               SharedPages* mailbox, int* pid, bool* later);
-  void Admit(int rank, FileDescriptor socket, const Introduction& got, SharedPages mailbox,
-             int pid);
+                               SharedPages* mailbox, bool* later);
+  void Admit(FileDescriptor socket, const Introduction& got, SharedPages mailbox);
   absl::StatusOr<std::unique_ptr<Transport>> Finish();
 
   // By rank; what is known of one so far.
@@ -104,6 +103,7 @@ bool Meeting::Introduce(const FileDescriptor& socket, int to) {
   own.from = options_.rank;
   own.to = to;
   own.size = options_.size;
+  own.pid = getpid();
   own.secret = parties_[static_cast<size_t>(to)].name.secret;
   own.mailbox_bytes = mailbox_pages_.bytes().size();
   if (sched_getaffinity(0, sizeof(own.cores), &own.cores) != 0) CPU_ZERO(&own.cores);
@@ -128,7 +128,7 @@ absl::Status Meeting::ConnectToHigher() {
 // Reads the introduction of rank `from` (-1: of any lower one), and opens its mailbox. Returns what
 // is wrong with it.
 std::string Meeting::ReadIntroduction(const FileDescriptor& socket, int from, Introduction* got,
-                                      SharedPages* mailbox, int* pid, bool* later) {
+                                      SharedPages* mailbox, bool* later) {
   size_t bytes = 0;
   FileDescriptor file;
   const Transfer result =
@@ -138,7 +138,6 @@ std::string Meeting::ReadIntroduction(const FileDescriptor& socket, int from, In
   if (result == Transfer::kClosed) return "it closed the connection";
   auto credentials = CredentialsOf(socket);
   if (!credentials.ok()) return credentials.status().ToString();
-  *pid = credentials->pid;
   if (credentials->user != geteuid()) {
     return fmt::format("it runs as user {}, this rank as {}", credentials->user, geteuid());
   }
@@ -157,27 +156,27 @@ std::string Meeting::ReadIntroduction(const FileDescriptor& socket, int from, In
   return "";
 }
 
-void Meeting::Admit(int rank, FileDescriptor socket, const Introduction& got, SharedPages mailbox,
-                    int pid) {
+void Meeting::Admit(FileDescriptor socket, const Introduction& got, SharedPages mailbox) {
   mailbox.Populate();
-  parties_[static_cast<size_t>(rank)].admitted = true;
+  parties_[static_cast<size_t>(got.from)].admitted = true;
   CPU_OR(&cores_, &cores_, &got.cores);
-  peers_.push_back(
-      {.rank = rank, .pid = pid, .socket = std::move(socket), .mailbox = std::move(mailbox)});
+  peers_.push_back({.rank = got.from,
+                    .pid = got.pid,
+                    .socket = std::move(socket),
+                    .mailbox = std::move(mailbox)});
 }
 
 absl::Status Meeting::ReadAnswer(size_t peer) {
   Party& party = parties_[peer];
   Introduction got;
   SharedPages mailbox;
-  int pid = 0;
   bool later = false;
   const std::string mistake =
-      ReadIntroduction(party.socket, static_cast<int>(peer), &got, &mailbox, &pid, &later);
+      ReadIntroduction(party.socket, static_cast<int>(peer), &got, &mailbox, &later);
   if (later) return absl::OkStatus();
   // It was this rank that asked, and nobody else can answer.
-  if (!mistake.empty()) return Unavailable("shm: rank {} (pid {}): {}", peer, pid, mistake);
-  Admit(static_cast<int>(peer), std::move(party.socket), got, std::move(mailbox), pid);
+  if (!mistake.empty()) return Unavailable("shm: rank {}: {}", peer, mistake);
+  Admit(std::move(party.socket), got, std::move(mailbox));
   return absl::OkStatus();
 }
 
@@ -185,16 +184,17 @@ absl::Status Meeting::ReadAnswer(size_t peer) {
 bool Meeting::ReadStranger(FileDescriptor& socket) {
   Introduction got;
   SharedPages mailbox;
-  int pid = 0;
   bool later = false;
-  std::string mistake = ReadIntroduction(socket, -1, &got, &mailbox, &pid, &later);
+  std::string mistake = ReadIntroduction(socket, -1, &got, &mailbox, &later);
   if (later) return false;
   if (mistake.empty() && !Introduce(socket, got.from)) mistake = "it takes no answer";
   if (!mistake.empty()) {
-    Log(LogLevel::kWarning, "shm: refused a connection of pid {}: {}", pid, mistake);
+    const auto credentials = CredentialsOf(socket);
+    Log(LogLevel::kWarning, "shm: refused a connection of pid {}: {}",
+        credentials.ok() ? credentials->pid : 0, mistake);
     return true;
   }
-  Admit(got.from, std::move(socket), got, std::move(mailbox), pid);
+  Admit(std::move(socket), got, std::move(mailbox));
   return true;
 }
 
