@@ -341,7 +341,7 @@ TEST_P(TransportSuite, KnowsTheKeyOfItsMemory) {
 
 TEST_P(TransportSuite, ForgetsMemoryGivenBack) {
   Make(2);
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < 70; ++i) {
     auto memory = at(1).Allocate(100'000);
     ASSERT_TRUE(memory.ok());
     std::byte byte{7};
@@ -423,6 +423,32 @@ TEST_P(TransportSuite, TellsThatAPeerIsGone) {
   EXPECT_EQ(late.status().code(), absl::StatusCode::kUnavailable);
 }
 
+TEST_P(TransportSuite, KeepsWhatAPeerSentBeforeItLeft) {
+  Make(2);
+  const std::vector<std::byte> data = Pattern(3000, 1);
+  Watched sent;
+  at(1).Send(0, {1, 1}, data, &sent);
+  ASSERT_TRUE(at(1).SendShort(0, {2, 2}, ConstBytes(data).first(9)).ok());
+  Transport::ShortMessage message;
+  ASSERT_TRUE(Drive([&] { return at(0).NextShort(&message) && sent.done(); }));
+  EXPECT_EQ(message.bytes, 9u);
+  ranks_[1].reset();
+  const int64_t end = NowNanos() + kSecond / 20;
+  while (NowNanos() < end) at(0).Progress();  // notices that the peer has left
+  Transport::BrokenLink broken;
+  EXPECT_FALSE(at(0).NextBroken(&broken)) << "nobody wanted anything of it";
+  Watched receive;
+  at(0).Receive(1, {1, 1}, nullptr, data.size(), &receive);
+  ASSERT_TRUE(Drive([&] { return receive.done(); }));
+  EXPECT_TRUE(receive.status().ok()) << receive.status();
+  EXPECT_EQ(receive.taken(), data);
+  Watched more;
+  at(0).Receive(1, {1, 2}, nullptr, 1, &more);
+  ASSERT_TRUE(Drive([&] { return more.done(); }));
+  EXPECT_EQ(more.status().code(), absl::StatusCode::kUnavailable) << more.status();
+  EXPECT_TRUE(at(0).NextBroken(&broken));
+}
+
 // Waiting ---------------------------------------------------------------------------------------
 
 TEST_P(TransportSuite, WakesAWaiter) {
@@ -450,6 +476,7 @@ TEST_P(TransportSuite, LosesNoWakeUp) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::atomic<int> late{0};
+  std::atomic<int> ended{0};
   auto play = [&](int rank) {
     std::mt19937 random(seed + static_cast<unsigned>(rank));
     Transport& transport = at(rank);
@@ -469,6 +496,12 @@ TEST_P(TransportSuite, LosesNoWakeUp) {
       }
       if (NowNanos() - start > 15'000'000) late.fetch_add(1);
       ASSERT_EQ(message.tag.operation, round);
+    }
+    // What was sent last may still be on its way.
+    ended.fetch_add(1);
+    const int64_t end = NowNanos() + 30 * kSecond;
+    while (ended.load() < 2 && NowNanos() < end) {
+      if (!transport.Progress()) std::this_thread::yield();
     }
   };
   std::thread other([&] { play(1); });

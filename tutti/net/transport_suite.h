@@ -45,7 +45,7 @@ class Watched final : public Request {
 // `bytes` bytes that differ with the seed.
 std::vector<std::byte> Pattern(size_t bytes, uint64_t seed);
 
-class TransportSuite : public testing::TestWithParam<TransportCase> {
+class TransportSuite : public ::testing::TestWithParam<TransportCase> {
  protected:
   // Makes the ranks; a failure to do so ends the test.
   void Make(int ranks);

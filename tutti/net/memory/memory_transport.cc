@@ -5,14 +5,16 @@
 #include <utility>
 
 #include "tutti/base/check.h"
+#include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 
 namespace tutti::net::memory {
 namespace {
 
-// Looking after the peers is a system call a peer; this many idle calls of Progress take some 50
-// us.
-constexpr uint32_t kIdleCallsBetweenChecks = 4096;
+// Looking after the peers takes system calls. The clock, that tells when it is time for them, takes
+// as long as two calls of Progress.
+constexpr int64_t kNanosBetweenChecks = 10'000'000;
+constexpr uint32_t kCallsBetweenClocks = 256;
 // Messages taken from one link before the next has its turn.
 constexpr int kMessagesInARow = 64;
 constexpr size_t kMostShorts = 1 << 20;
@@ -86,7 +88,7 @@ MemoryKey MemoryTransport::KeyOf(const void* data, size_t bytes) const {
 
 absl::StatusOr<std::byte*> MemoryTransport::Map(int peer, MemoryKey key, size_t bytes) {
   absl::Status why;
-  if (Find(peer, &why) == nullptr) return why;
+  if (Find(peer, Use::kSend, &why) == nullptr) return why;
   if (key.region == 0 || key.region == Space::kExposed) {
     return InvalidArgument("memory key {}+{} names no memory that {} allocated", key.region,
                            key.offset, Describe(peer));
@@ -119,7 +121,7 @@ void MemoryTransport::Get(int peer, MemoryKey source, Bytes destination, Request
 
 // Messages --------------------------------------------------------------------------------------
 
-Link* MemoryTransport::Find(int peer, absl::Status* why) {
+Link* MemoryTransport::Find(int peer, Use use, absl::Status* why) {
   Link* link = nullptr;
   if (peer >= 0 && peer < size()) link = links_[static_cast<size_t>(peer)].get();
   if (link == nullptr) {
@@ -127,7 +129,7 @@ Link* MemoryTransport::Find(int peer, absl::Status* why) {
                            size());
     return nullptr;
   }
-  if (!link->left.ok() && link->status().ok()) Break(*link, link->left);
+  if (use == Use::kSend && !link->left.ok() && link->status().ok()) Break(*link, link->left);
   if (!link->status().ok()) {
     *why = link->status();
     return nullptr;
@@ -137,7 +139,7 @@ Link* MemoryTransport::Find(int peer, absl::Status* why) {
 
 void MemoryTransport::Send(int peer, Tag tag, ConstBytes data, Request* request) {
   absl::Status why;
-  Link* link = Find(peer, &why);
+  Link* link = Find(peer, Use::kSend, &why);
   if (link == nullptr) return request->Done(why);
   sender_.Send(*link, tag, data, request);
 }
@@ -145,16 +147,18 @@ void MemoryTransport::Send(int peer, Tag tag, ConstBytes data, Request* request)
 void MemoryTransport::Receive(int peer, Tag tag, std::byte* destination, size_t bytes,
                               Request* request) {
   absl::Status why;
-  Link* link = Find(peer, &why);
+  Link* link = Find(peer, Use::kReceive, &why);
   if (link == nullptr) return request->Done(why);
   absl::Status status = receiver_.Receive(*link, tag, destination, bytes, request);
+  // What a peer sent before it left is there; nothing else will come.
+  if (status.ok() && !link->left.ok() && receiver_.HasOpen(peer)) status = link->left;
   if (!status.ok()) Break(*link, status);
   if (!copies_.empty()) busy_.store(true, std::memory_order_relaxed);
 }
 
 absl::Status MemoryTransport::SendShort(int peer, Tag tag, ConstBytes data) {
   absl::Status why;
-  Link* link = Find(peer, &why);
+  Link* link = Find(peer, Use::kSend, &why);
   if (link == nullptr) return why;
   if (data.size() > kShortBytes) {
     return InvalidArgument("a short message of {} bytes; it may have {}", data.size(), kShortBytes);
@@ -188,7 +192,7 @@ void MemoryTransport::Break(Link& link, const absl::Status& status) {
 
 void MemoryTransport::Fail(int peer, const absl::Status& status) {
   absl::Status why;
-  if (Link* link = Find(peer, &why)) Drop(*link, status);
+  if (Link* link = Find(peer, Use::kReceive, &why)) Drop(*link, status);
 }
 
 bool MemoryTransport::NextBroken(BrokenLink* broken) {
@@ -238,18 +242,23 @@ bool MemoryTransport::Progress() {
   if (busy_.load(std::memory_order_relaxed) == copies_.empty()) {
     busy_.store(!copies_.empty(), std::memory_order_relaxed);
   }
-  if (moved) {
-    idle_ = 0;
-    return true;
+  if (++calls_ >= kCallsBetweenClocks || check_.load(std::memory_order_relaxed)) {
+    moved |= CheckPeersSometimes();
   }
-  if (++idle_ >= kIdleCallsBetweenChecks || check_.load(std::memory_order_relaxed)) {
-    idle_ = 0;
-    check_.store(false, std::memory_order_relaxed);
-    const size_t broken = broken_.size();
-    CheckPeers();
-    return broken_.size() != broken;
+  return moved;
+}
+
+bool MemoryTransport::CheckPeersSometimes() {
+  calls_ = 0;
+  const int64_t now = NowNanos();
+  if (!check_.load(std::memory_order_relaxed) && now - checked_at_ < kNanosBetweenChecks) {
+    return false;
   }
-  return false;
+  check_.store(false, std::memory_order_relaxed);
+  checked_at_ = now;
+  const size_t broken = broken_.size();
+  CheckPeers();
+  return broken_.size() != broken;
 }
 
 bool MemoryTransport::Drain(Link& link, size_t* budget) {

@@ -69,14 +69,17 @@ class MemoryTransport final : public Transport {
   bool NextBroken(BrokenLink* broken) override;
 
  private:
-  // The link if it can be used, else null, and why.
-  Link* Find(int peer, absl::Status* why);
+  // The link if it can be used, else null, and why. A peer that has left can be read from.
+  enum class Use : uint8_t { kSend, kReceive };
+  Link* Find(int peer, Use use, absl::Status* why);
   void Break(Link& link, const absl::Status& status);
   void Drop(Link& link, const absl::Status& status);
 
   bool Drain(Link& link, size_t* budget);
   absl::Status Handle(Link& link, const RingConsumer::Message& message, size_t* budget);
   absl::Status HandleShort(Link& link, Tag tag, ConstBytes payload);
+  // Does so if it has not for a while.
+  bool CheckPeersSometimes();
   void CheckPeers();
   void CopyNow(Link& link, const std::byte* from, std::byte* to, size_t bytes, Request* request);
 
@@ -94,7 +97,8 @@ class MemoryTransport final : public Transport {
   Receiver receiver_;
   std::deque<ShortMessage> shorts_;
   std::deque<BrokenLink> broken_;
-  uint32_t idle_ = 0;  // calls of Progress in a row that found nothing
+  uint32_t calls_ = 0;  // of Progress, since the clock was read
+  int64_t checked_at_ = 0;
 
   std::atomic<bool> busy_{false};   // Progress has more to do
   std::atomic<bool> woken_{false};  // Wake was called

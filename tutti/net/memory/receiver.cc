@@ -23,7 +23,12 @@ absl::Status Receiver::Receive(Link& link, Tag tag, std::byte* destination, size
     posted_.Add(link.peer(), tag, posted);
     return absl::OkStatus();
   }
-  if (arrived.copy == nullptr) return Accept(link, tag, posted, arrived.offer);
+  if (arrived.copy == nullptr) {
+    if (link.left.ok()) return Accept(link, tag, posted, arrived.offer);
+    // It did not wait until its message was read: the link ends, and this Receive with it.
+    posted_.Add(link.peer(), tag, posted);
+    return link.left;
+  }
   const size_t sent = arrived.offer.bytes;
   if (sent == bytes) Deliver(arrived.copy.get(), destination, 0, bytes, request);
   stash_.Release(std::move(arrived.copy), sent);
