@@ -194,29 +194,39 @@ TEST(StarFault, ALossIsExplainedByTheDeathBehindIt) {
   EXPECT_THAT(Text(verdict.Wait().second), HasSubstr("died: its connection closed"));
 }
 
+// What rank 0 says to rank 2 of who is missing, once that fits.
+std::string MissingRanks(const StarOptions& options, const std::function<bool(std::string)>& fits) {
+  std::string text;
+  const int64_t deadline = NowNanos() + kPatienceNanos;
+  do {
+    text = Text(Star::Connect(options).status());
+  } while (!fits(text) && NowNanos() < deadline);
+  return text;
+}
+
 TEST(StarFault, ADeathBeforeTheStartIsListed) {
   const TestFolder folder;
-  const std::string file = folder.File("meet");
-  StarOptions options = TestOptions(0, 3, file);
-  options.timeout_seconds = 3;
-  auto hub = std::make_unique<RankProcess>(options);
-  RankProcess rank(TestOptions(1, 3, file));
-  StarOptions witness = TestOptions(2, 3, file);
-  witness.size = 4;  // is refused, but only once rank 0 listens
-  EXPECT_FALSE(Star::Connect(witness).ok());
-  const pid_t pid = rank.pid();
-  const int64_t deadline = NowNanos() + 1'000'000'000;
-  while (NowNanos() < deadline) std::this_thread::yield();
+  const RankProcess hub(TestOptions(0, 4, folder.File("meet")));
+  RankProcess rank(TestOptions(1, 4, folder.File("meet")));
+  StarOptions witness = TestOptions(2, 4, folder.File("meet"));
+  witness.timeout_seconds = 0.3;
+  MissingRanks(witness, [](const std::string& text) {
+    return text.find("1 of 4 ranks of job 'test' are missing: rank 3") != std::string::npos;
+  });
+  const std::string expected = fmt::format(
+      "rank 1 had connected (host 127.0.0.1, pid {}), but its connection closed", rank.pid());
   rank.Kill();
-  const std::string line = hub->Line();
-  EXPECT_THAT(line, HasSubstr(fmt::format("rank 1 had connected (host 127.0.0.1, pid {}), but its "
-                                          "connection closed",
-                                          pid)));
-  EXPECT_THAT(line, HasSubstr("rank 2 was refused: job of 4 ranks, expected 3"));
+  EXPECT_THAT(MissingRanks(
+                  witness,
+                  [](const std::string& text) { return text.find("rank 1") != std::string::npos; }),
+              HasSubstr(expected));
 }
 
 // With hardly a descriptor left, rank 0 sends strangers away and lets the ranks in.
 TEST(StarFault, IsNotStoppedByALackOfDescriptors) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizers check pointers through descriptors of their own";
+#endif
   const std::string address = FreeAddress();
   StarOptions options = TestOptions(0, 2, "");
   options.address = address;

@@ -84,7 +84,7 @@ class StarHub : public StarMember {
   bool complete_ = false;
   int strangers_ = 0;  // refused connections that named no rank
   std::string last_stranger_;
-  std::optional<OpenCall> call_;
+  std::unique_ptr<OpenCall> call_;
   uint64_t calls_done_ = 0;
   int left_rank_ = -1;  // the first that left
   int64_t warned_ = 0;

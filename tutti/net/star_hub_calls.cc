@@ -31,13 +31,13 @@ void StarHub::SendCall(ControlMessage part) { TakePart(0, std::move(part)); }
 void StarHub::TakePart(int rank, ControlMessage part) {
   if (concluded()) return;  // the verdict answers it
   if (left_rank_ >= 0) return Answer(rank, ResultOf(part.number, LeftStatus(left_rank_)));
-  const bool repeated = call_.has_value() && call_->parts[static_cast<size_t>(rank)].has_value();
+  const bool repeated = call_ != nullptr && call_->parts[static_cast<size_t>(rank)].has_value();
   if (!complete_ || part.texts.size() != 1 || part.number != calls_done_ + 1 || repeated) {
     if (rank == 0) return Answer(0, ResultOf(part.number, Internal("call out of order")));
     return OnBad(rank, InvalidArgument("call {}, expected {}", part.number, calls_done_ + 1));
   }
-  if (!call_.has_value()) {
-    call_.emplace();
+  if (call_ == nullptr) {
+    call_ = std::make_unique<OpenCall>();
     call_->first.rank = part.rank;
     call_->first.number = part.number;
     call_->first_rank = rank;
@@ -70,8 +70,8 @@ void StarHub::AddPart(int rank, ControlMessage part) {
 }
 
 void StarHub::FinishOpenCall() {
-  OpenCall call = *std::move(call_);
-  call_.reset();
+  const std::unique_ptr<OpenCall> finished = std::move(call_);
+  OpenCall& call = *finished;
   calls_done_ = call.first.number;
   ControlMessage result = ResultOf(calls_done_, call.error);
   if (call.error.ok()) {
@@ -84,7 +84,7 @@ void StarHub::FinishOpenCall() {
 }
 
 void StarHub::FailOpenCall(const absl::Status& status) {
-  if (!call_.has_value()) return;
+  if (call_ == nullptr) return;
   const ControlMessage result = ResultOf(call_->first.number, status);
   for (int rank = 0; rank < size(); ++rank) {
     if (call_->parts[static_cast<size_t>(rank)].has_value()) Answer(rank, result);
@@ -99,7 +99,7 @@ void StarHub::Answer(int rank, const ControlMessage& result) {
 
 void StarHub::WarnOfLateCall() {
   const int64_t now = NowNanos();
-  if (concluded() || !call_.has_value()) return;
+  if (concluded() || call_ == nullptr) return;
   if (now - call_->since < silence_nanos() || now - warned_ < silence_nanos()) return;
   warned_ = now;
   std::vector<std::string> late;

@@ -27,7 +27,8 @@ namespace {
 constexpr int64_t kFirstPauseNanos = 10'000'000;
 constexpr int64_t kLongestPauseNanos = 500'000'000;
 constexpr int64_t kAttemptNanos = 5'000'000'000;
-// Rank 0's own deadline, which names the missing, may come a little later than ours.
+// Rank 0's own deadline, which names the missing, may come a little later than ours: by as much as
+// it started later, up to this.
 constexpr int64_t kLastWordNanos = 1'000'000'000;
 
 }  // namespace
@@ -36,7 +37,8 @@ class StarJourney {
  public:
   explicit StarJourney(const StarOptions& options)
       : options_(options),
-        deadline_(NowNanos() + static_cast<int64_t>(options.timeout_seconds * 1e9)) {}
+        timeout_(static_cast<int64_t>(options.timeout_seconds * 1e9)),
+        deadline_(NowNanos() + timeout_) {}
 
   absl::StatusOr<std::unique_ptr<Star>> Travel();
 
@@ -53,6 +55,7 @@ class StarJourney {
   }
 
   const StarOptions& options_;
+  const int64_t timeout_;
   const int64_t deadline_;
   std::string where_ = "an unknown address";
   bool final_ = false;
@@ -144,6 +147,7 @@ absl::Status StarJourney::ShakeHandsWithHub(int fd) {
 }
 
 absl::Status StarJourney::WaitForWelcome(int fd, ControlReader* reader, ControlMessage* welcome) {
+  const int64_t last_word = deadline_ + std::min(timeout_, kLastWordNanos);
   std::string missing = "rank 0 has said nothing more";
   std::array<std::byte, 16384> piece;
   while (true) {
@@ -163,7 +167,7 @@ absl::Status StarJourney::WaitForWelcome(int fd, ControlReader* reader, ControlM
     } else if (result.kind != IoResult::Kind::kAgain) {
       return Unavailable(
           "it was reached, and then its connection closed before all ranks had come");
-    } else if (!WaitFor(fd, POLLIN, deadline_ + kLastWordNanos).ok()) {
+    } else if (!WaitFor(fd, POLLIN, last_word).ok()) {
       return Final(DeadlineExceeded("rank {} has waited {} s at rank 0 ({}): {}", options_.rank,
                                     options_.timeout_seconds, where_, missing));
     }
