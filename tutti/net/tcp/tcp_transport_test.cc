@@ -10,11 +10,33 @@
 
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/rank_thread.h"
+#include "tutti/net/transport_suite.h"
 
 namespace tutti::net::tcp {
 namespace {
 
 using ::testing::HasSubstr;
+
+std::vector<std::unique_ptr<Transport>> MakeTcp(int size, int streams) {
+  std::vector<std::unique_ptr<TcpTransport>> ranks;
+  std::vector<std::string> endpoints;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.push_back(
+        ValueOrThrow(TcpTransport::Listen({.rank = rank, .size = size, .streams = streams})));
+    endpoints.push_back(ranks.back()->endpoint());
+  }
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (auto& rank : ranks) {
+    ThrowIfError(rank->Connect(endpoints));
+    transports.push_back(std::move(rank));
+  }
+  return transports;
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Tcp, TransportSuite,
+    ::testing::Values(TransportCase{"tcp, 2 streams", [](int size) { return MakeTcp(size, 2); }},
+                      TransportCase{"tcp, 1 stream", [](int size) { return MakeTcp(size, 1); }}));
 
 enum class First { kSend, kReceive };
 
