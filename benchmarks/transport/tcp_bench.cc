@@ -25,7 +25,7 @@
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
-#include "tutti/net/tcp/socket.h"
+#include "tutti/net/socket.h"
 #include "tutti/net/tcp/tcp_transport.h"
 
 namespace tutti::net {
@@ -192,27 +192,27 @@ int RunRank(std::unique_ptr<TcpTransport> transport, const Settings& settings) {
 
 // What one blocking stream between two processes does here.
 void Plain(const std::string& host, double seconds) {
-  tcp::SocketAddress bound;
-  tcp::Fd listener = ValueOrThrow(tcp::ListenAt(host, 0, &bound));
+  const Socket listener = ValueOrThrow(Listen(ValueOrThrow(Resolve({host, 0})).front()));
+  const Address bound = ValueOrThrow(LocalAddress(listener.fd()));
   std::vector<char> buffer(256 << 10);
   const pid_t child = fork();
   if (child == 0) {
-    const tcp::Fd fd(socket(bound.storage.ss_family, SOCK_STREAM, 0));
-    if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&bound.storage), bound.length) == 0) {
-      while (send(fd.get(), buffer.data(), buffer.size(), MSG_NOSIGNAL) > 0) {
+    const Socket fd(socket(bound.family(), SOCK_STREAM, 0));
+    if (connect(fd.fd(), bound.get(), bound.length) == 0) {
+      while (send(fd.fd(), buffer.data(), buffer.size(), MSG_NOSIGNAL) > 0) {
       }
     }
     _exit(0);
   }
-  tcp::Fd fd;
-  while (!fd.valid()) fd.Reset(accept(listener.get(), nullptr, nullptr));
+  Socket fd;
+  while (!fd.valid()) fd = Socket(accept(listener.fd(), nullptr, nullptr));
   int64_t start = NowNanos();
   int64_t total = 0;
   const auto elapsed = [&] { return static_cast<double>(NowNanos() - start) / 1e9; };
   const double cpu_start = CpuSeconds();
   int64_t all = 0;
   for (bool warm = false; !warm || elapsed() < seconds;) {
-    const ssize_t bytes = recv(fd.get(), buffer.data(), buffer.size(), 0);
+    const ssize_t bytes = recv(fd.fd(), buffer.data(), buffer.size(), 0);
     total += bytes;
     all += bytes;
     if (!warm && elapsed() > 0.1) {
@@ -224,7 +224,7 @@ void Plain(const std::string& host, double seconds) {
   fmt::print("{{\"bench\": \"tcp\", \"case\": \"plain\", \"value\": {:.4g}, \"unit\": \"GB/s\"}}\n",
              static_cast<double>(total) / elapsed() / 1e9);
   std::fflush(stdout);
-  fd.Reset();
+  fd.Close();
   waitpid(child, nullptr, 0);
   const double cpu = CpuSeconds() - cpu_start + CpuSeconds(RUSAGE_CHILDREN);
   fmt::print(
@@ -252,14 +252,20 @@ int BothHere(Settings settings) {
 }
 
 int OneEnd(const Settings& settings) {
-  const std::string& own = settings.endpoints[static_cast<size_t>(settings.rank)];
-  const size_t colon = own.rfind(':');
-  return RunRank(ValueOrThrow(TcpTransport::Listen({.rank = settings.rank,
-                                                    .size = 2,
-                                                    .host = own.substr(0, colon),
-                                                    .port = std::atoi(own.c_str() + colon + 1),
-                                                    .streams = settings.streams})),
-                 settings);
+  const auto endpoint = [&](int rank) {
+    return ValueOrThrow(ParseEndpoint(settings.endpoints[static_cast<size_t>(rank)]));
+  };
+  const Endpoint own = endpoint(settings.rank);
+  auto transport = ValueOrThrow(TcpTransport::Listen({.rank = settings.rank,
+                                                      .size = 2,
+                                                      .host = own.host,
+                                                      .port = own.port,
+                                                      .streams = settings.streams}));
+  // The other end may be started later. It refuses the connection that shows it there.
+  const Address other = ValueOrThrow(Resolve(endpoint(1 - settings.rank))).front();
+  const int64_t deadline = NowNanos() + 30'000'000'000;
+  while (!Connect(other, deadline).ok() && NowNanos() < deadline) usleep(10'000);
+  return RunRank(std::move(transport), settings);
 }
 
 int Main(int argc, char** argv) {

@@ -7,7 +7,7 @@
 #include <cerrno>
 
 #include "tutti/base/status.h"
-#include "tutti/net/tcp/socket.h"
+#include "tutti/net/socket.h"
 
 namespace tutti::net::tcp {
 namespace {

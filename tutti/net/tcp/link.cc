@@ -19,10 +19,10 @@ constexpr size_t kBulkReadAhead = size_t{1} << 10;
 
 }  // namespace
 
-InStream::InStream(Shared* shared, Link* link, Fd fd, uint32_t number)
+InStream::InStream(Shared* shared, Link* link, Socket socket, uint32_t number)
     : shared_(shared),
       link_(link),
-      fd_(std::move(fd)),
+      socket_(std::move(socket)),
       number_(number),
       reader_(number == 0 ? kControlReadAhead : kBulkReadAhead) {}
 
@@ -30,7 +30,7 @@ InStream::~InStream() { Close(absl::OkStatus()); }
 
 void InStream::OnEvents(uint32_t /*events*/) {
   if (!link_->alive() || closed()) return;
-  const FrameReader::Outcome outcome = reader_.Read(fd_.get(), kBurstBytes, this);
+  const FrameReader::Outcome outcome = reader_.Read(socket_.fd(), kBurstBytes, this);
   if (outcome.moved > 0) {
     shared_->moved = true;
     link_->NoteRead();
@@ -38,8 +38,8 @@ void InStream::OnEvents(uint32_t /*events*/) {
   if (!outcome.status.ok()) return link_->Break(outcome.status);
   if (!outcome.closed) return;
   shared_->moved = true;
-  shared_->poller.Remove(fd_.get());
-  fd_.Reset();
+  shared_->poller.Remove(socket_.fd());
+  socket_.Close();
   if (outcome.error != 0) {
     link_->LoseConnection(fmt::format("connection lost: {}", ErrnoText(outcome.error)));
   } else {
@@ -59,8 +59,8 @@ absl::Status InStream::EndFrame(const FrameHeader& header, std::byte* payload) {
 }
 
 void InStream::Close(const absl::Status& status) {
-  if (fd_.valid()) shared_->poller.Remove(fd_.get());
-  fd_.Reset();
+  if (socket_.valid()) shared_->poller.Remove(socket_.fd());
+  socket_.Close();
   landing_.region = nullptr;
   const auto receive = std::move(landing_.receive);
   if (receive != nullptr && !status.ok()) receive->request->Done(status);
@@ -69,9 +69,13 @@ void InStream::Close(const absl::Status& status) {
 Link::Link(Shared* shared, int peer)
     : shared_(shared), peer_(peer), out_(shared, this), in_(shared, this, &out_) {}
 
-void Link::SetEndpoint(const SocketAddress& address, std::string_view endpoint) {
+absl::Status Link::SetEndpoint(std::string_view endpoint) {
+  TUTTI_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
+  if (parsed.port == 0) return InvalidArgument("'{}' has port 0, where nobody listens", endpoint);
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(parsed));
   endpoint_ = endpoint;
-  out_.SetAddress(address);
+  out_.SetAddress(addresses.front());
+  return absl::OkStatus();
 }
 
 std::string Link::Describe() const { return fmt::format("rank {} ({}, tcp)", peer_, endpoint_); }
@@ -94,9 +98,9 @@ Refusal Link::Admit(uint32_t stream, std::string* why) const {
   return Refusal::kNone;
 }
 
-absl::Status Link::Adopt(Fd fd, uint32_t stream) {
-  auto& added =
-      in_streams_.emplace_back(std::make_unique<InStream>(shared_, this, std::move(fd), stream));
+absl::Status Link::Adopt(Socket socket, uint32_t stream) {
+  auto& added = in_streams_.emplace_back(
+      std::make_unique<InStream>(shared_, this, std::move(socket), stream));
   return shared_->poller.Add(added->fd(), EPOLLIN, added.get());
 }
 

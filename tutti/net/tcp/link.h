@@ -8,11 +8,11 @@
 
 #include "absl/status/status.h"
 #include "tutti/net/handshake.h"
+#include "tutti/net/socket.h"
 #include "tutti/net/tcp/frame_reader.h"
 #include "tutti/net/tcp/inbox.h"
 #include "tutti/net/tcp/outbox.h"
 #include "tutti/net/tcp/poller.h"
-#include "tutti/net/tcp/socket.h"
 
 namespace tutti::net::tcp {
 
@@ -22,16 +22,16 @@ class Link;
 // A connection that the peer made, from which this rank reads.
 class InStream final : public EventHandler, private FrameSink {
  public:
-  InStream(Shared* shared, Link* link, Fd fd, uint32_t number);
+  InStream(Shared* shared, Link* link, Socket socket, uint32_t number);
   ~InStream();
 
   void OnEvents(uint32_t events) override;
   // Ends the request of the frame that is being read, and closes.
   void Close(const absl::Status& status);
 
-  int fd() const { return fd_.get(); }
+  int fd() const { return socket_.fd(); }
   uint32_t number() const { return number_; }
-  bool closed() const { return !fd_.valid(); }
+  bool closed() const { return !socket_.valid(); }
   bool Uses(const Region& region) const { return landing_.region.get() == &region; }
 
  private:
@@ -40,7 +40,7 @@ class InStream final : public EventHandler, private FrameSink {
 
   Shared* const shared_;
   Link* const link_;
-  Fd fd_;
+  Socket socket_;
   const uint32_t number_;
   FrameReader reader_;
   Landing landing_;
@@ -56,7 +56,8 @@ class Link {
  public:
   Link(Shared* shared, int peer);
 
-  void SetEndpoint(const SocketAddress& address, std::string_view endpoint);
+  // Looks the name up.
+  absl::Status SetEndpoint(std::string_view endpoint);
   int peer() const { return peer_; }
   std::string Describe() const;
 
@@ -68,7 +69,7 @@ class Link {
 
   // Whether a connection that the peer makes is welcome, and what becomes of it.
   Refusal Admit(uint32_t stream, std::string* why) const;
-  absl::Status Adopt(Fd fd, uint32_t stream);
+  absl::Status Adopt(Socket socket, uint32_t stream);
 
   // `status` is about the peer, and gets its description in front.
   void Break(const absl::Status& status);

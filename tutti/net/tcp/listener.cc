@@ -17,34 +17,34 @@ namespace {
 // At one go, so that a flood does not keep the links waiting.
 constexpr int kMaxAccepts = 32;
 
-int OpenSpare() { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
+Socket OpenSpare() { return Socket(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace
 
 // A connection that has not said yet who it is.
 class Listener::Pending final : public EventHandler {
  public:
-  Pending(Listener* listener, Fd fd, std::string from, int64_t deadline)
+  Pending(Listener* listener, Socket socket, std::string from, int64_t deadline)
       : listener_(listener),
-        fd_(std::move(fd)),
+        socket_(std::move(socket)),
         from_(std::move(from)),
         deadline_(deadline),
         greeting_(listener->shared_->identity, /*connecting=*/false, /*expected_peer=*/-1,
                   listener->admit_) {}
   ~Pending() { End(); }
 
-  absl::Status Watch() { return listener_->shared_->poller.Add(fd_.get(), EPOLLIN, this); }
+  absl::Status Watch() { return listener_->shared_->poller.Add(socket_.fd(), EPOLLIN, this); }
 
   void OnEvents(uint32_t /*events*/) override {
     if (over()) return;
     listener_->shared_->moved = true;
-    if (const absl::Status status = greeting_.Continue(fd_.get()); !status.ok()) {
+    if (const absl::Status status = greeting_.Continue(socket_.fd()); !status.ok()) {
       return Refuse(MessageOf(status));
     }
     if (!greeting_.done()) return;
-    listener_->shared_->poller.Remove(fd_.get());
+    listener_->shared_->poller.Remove(socket_.fd());
     --listener_->waiting_;
-    listener_->adopt_(greeting_.peer(), std::move(fd_));
+    listener_->adopt_(greeting_.peer(), std::move(socket_));
   }
 
   void Refuse(std::string_view why) {
@@ -52,19 +52,19 @@ class Listener::Pending final : public EventHandler {
     End();
   }
 
-  bool over() const { return !fd_.valid(); }
+  bool over() const { return !socket_.valid(); }
   int64_t deadline() const { return deadline_; }
 
  private:
   void End() {
     if (over()) return;
-    listener_->shared_->poller.Remove(fd_.get());
-    fd_.Reset();
+    listener_->shared_->poller.Remove(socket_.fd());
+    socket_.Close();
     --listener_->waiting_;
   }
 
   Listener* const listener_;
-  Fd fd_;
+  Socket socket_;
   const std::string from_;
   const int64_t deadline_;
   Greeting greeting_;
@@ -76,22 +76,24 @@ Listener::Listener(Shared* shared, Handshake::Admit admit, Adopt adopt)
 Listener::~Listener() = default;
 
 absl::Status Listener::Open() {
-  SocketAddress bound;
-  TUTTI_ASSIGN_OR_RETURN(fd_, ListenAt(shared_->options.host, shared_->options.port, &bound));
-  spare_.Reset(OpenSpare());
+  const Endpoint wanted = {shared_->options.host, static_cast<uint16_t>(shared_->options.port)};
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(wanted));
+  TUTTI_ASSIGN_OR_RETURN(socket_, net::Listen(addresses.front()));
+  TUTTI_ASSIGN_OR_RETURN(const Address bound, LocalAddress(socket_.fd()));
+  spare_ = OpenSpare();
   endpoint_ = ToString(bound);
-  return shared_->poller.Add(fd_.get(), EPOLLIN, this);
+  return shared_->poller.Add(socket_.fd(), EPOLLIN, this);
 }
 
 void Listener::OnEvents(uint32_t /*events*/) {
   shared_->moved = true;
   for (int i = 0; i < kMaxAccepts; ++i) {
-    SocketAddress from;
+    Address from;
     from.length = sizeof(from.storage);
-    Fd fd(accept4(fd_.get(), reinterpret_cast<sockaddr*>(&from.storage), &from.length,
-                  SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd.valid()) {
-      Add(std::move(fd), from);
+    Socket socket(accept4(socket_.fd(), reinterpret_cast<sockaddr*>(&from.storage), &from.length,
+                          SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket.valid()) {
+      Add(std::move(socket), from);
     } else if (errno == EMFILE || errno == ENFILE) {
       return RefuseForWantOfDescriptors();
     } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -100,7 +102,7 @@ void Listener::OnEvents(uint32_t /*events*/) {
   }
 }
 
-void Listener::Add(Fd fd, const SocketAddress& from) {
+void Listener::Add(Socket socket, const Address& from) {
   if (waiting_ >= shared_->options.max_pending) {
     for (const auto& oldest : pending_) {
       if (oldest->over()) continue;
@@ -108,11 +110,11 @@ void Listener::Add(Fd fd, const SocketAddress& from) {
       break;
     }
   }
-  PrepareDataSocket(fd.get());
+  SetNoDelay(socket.fd());
   const int64_t deadline =
       NowNanos() + static_cast<int64_t>(shared_->options.connect_seconds * 1e9);
   auto& added = pending_.emplace_back(
-      std::make_unique<Pending>(this, std::move(fd), ToString(from), deadline));
+      std::make_unique<Pending>(this, std::move(socket), ToString(from), deadline));
   ++waiting_;
   if (const absl::Status status = added->Watch(); !status.ok()) {
     return added->Refuse(MessageOf(status));
@@ -121,9 +123,9 @@ void Listener::Add(Fd fd, const SocketAddress& from) {
 }
 
 void Listener::RefuseForWantOfDescriptors() {
-  spare_.Reset();
-  Fd(accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  spare_.Reset(OpenSpare());
+  spare_.Close();
+  Socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
+  spare_ = OpenSpare();
   LogRefusal("somebody", "this process has no file descriptors left (ulimit -n)");
 }
 

@@ -8,9 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "tutti/net/handshake.h"
+#include "tutti/net/socket.h"
 #include "tutti/net/tcp/greeting.h"
 #include "tutti/net/tcp/poller.h"
-#include "tutti/net/tcp/socket.h"
 
 namespace tutti::net::tcp {
 
@@ -21,7 +21,7 @@ struct Shared;
 // and when too many have not spoken yet, the ones that have been silent longest.
 class Listener final : public EventHandler {
  public:
-  using Adopt = std::function<void(const Identity& peer, Fd fd)>;
+  using Adopt = std::function<void(const Identity& peer, Socket socket)>;
 
   Listener(Shared* shared, Handshake::Admit admit, Adopt adopt);
   ~Listener();
@@ -38,15 +38,16 @@ class Listener final : public EventHandler {
  private:
   class Pending;
 
-  void Add(Fd fd, const SocketAddress& from);
+  void Add(Socket socket, const Address& from);
   void RefuseForWantOfDescriptors();
   void LogRefusal(const std::string& from, std::string_view why) const;
 
   Shared* const shared_;
   const Handshake::Admit admit_;
   const Adopt adopt_;
-  Fd fd_;
-  Fd spare_;  // given up to accept, and so refuse, a connection when there are no descriptors left
+  Socket socket_;
+  Socket
+      spare_;  // given up to accept, and so refuse, a connection when there are no descriptors left
   std::string endpoint_;
   std::list<std::unique_ptr<Pending>> pending_;  // oldest first
   int waiting_ = 0;                              // of pending_, those that are not over

@@ -18,15 +18,16 @@ OutStream::OutStream(Shared* shared, Link* link, FrameSource* source, int number
 
 OutStream::~OutStream() { Close(absl::OkStatus()); }
 
-void OutStream::Connect(const SocketAddress& address) {
-  absl::StatusOr<Fd> fd = StartConnecting(address);
-  absl::Status status = fd.status();
+void OutStream::Connect(const Address& address) {
+  absl::StatusOr<Socket> socket = StartConnect(address);
+  absl::Status status = socket.status();
   if (status.ok()) {
-    fd_ = *std::move(fd);
+    socket_ = *std::move(socket);
+    SetNoDelay(socket_.fd());
     wanted_ = EPOLLOUT;
-    status = shared_->poller.Add(fd_.get(), wanted_, this);
+    status = shared_->poller.Add(socket_.fd(), wanted_, this);
   }
-  if (!status.ok()) return Lose(std::string(MessageOf(status)));
+  if (!status.ok()) return Lose(fmt::format("cannot connect: {}", MessageOf(status)));
   state_ = State::kConnecting;
   deadline_ = NowNanos() + static_cast<int64_t>(shared_->options.connect_seconds * 1e9);
   shared_->poller.WakeBy(deadline_);
@@ -51,13 +52,13 @@ void OutStream::OnEvents(uint32_t events) {
 
 void OutStream::FinishConnecting() {
   shared_->moved = true;
-  if (const absl::Status status = ConnectOutcome(fd_.get()); !status.ok()) {
-    return Lose(std::string(MessageOf(status)));
+  if (const absl::Status status = ConnectResult(socket_.fd()); !status.ok()) {
+    return Lose(fmt::format("cannot connect: {}", MessageOf(status)));
   }
   Identity own = shared_->identity;
   own.stream = static_cast<uint32_t>(number_);
   greeting_.emplace(own, /*connecting=*/true, link_->peer());
-  if (const absl::Status status = greeting_->Start(fd_.get()); !status.ok()) {
+  if (const absl::Status status = greeting_->Start(socket_.fd()); !status.ok()) {
     return Lose(std::string(MessageOf(status)));
   }
   state_ = State::kGreeting;
@@ -66,7 +67,7 @@ void OutStream::FinishConnecting() {
 
 void OutStream::Greet() {
   shared_->moved = true;
-  const absl::Status status = greeting_->Continue(fd_.get());
+  const absl::Status status = greeting_->Continue(socket_.fd());
   if (absl::IsUnavailable(status)) return Lose(std::string(MessageOf(status)));
   if (!status.ok()) return link_->Break(status);
   if (!greeting_->done()) return;
@@ -79,7 +80,7 @@ void OutStream::Greet() {
 // The peer says nothing on this connection, so what can be read is its end.
 void OutStream::LookForEnd() {
   std::byte byte;
-  const ssize_t count = recv(fd_.get(), &byte, 1, 0);
+  const ssize_t count = recv(socket_.fd(), &byte, 1, 0);
   if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return;
   shared_->moved = true;
   if (count > 0) {
@@ -131,7 +132,7 @@ bool OutStream::WriteOnce(size_t* budget) {
     add(frame.header);
     add(frame.body());
   }
-  const ssize_t count = sendmsg(fd_.get(), &message, MSG_NOSIGNAL);
+  const ssize_t count = sendmsg(socket_.fd(), &message, MSG_NOSIGNAL);
   if (count < 0) {
     if (errno == EINTR) return true;
     if (errno != EAGAIN && errno != EWOULDBLOCK) {
@@ -159,20 +160,20 @@ void OutStream::Advance(size_t bytes) {
 void OutStream::Want(uint32_t events) {
   if (events == wanted_) return;
   wanted_ = events;
-  shared_->poller.Change(fd_.get(), events, this);
+  shared_->poller.Change(socket_.fd(), events, this);
 }
 
 void OutStream::Lose(const std::string& cause) {
-  if (fd_.valid()) shared_->poller.Remove(fd_.get());
-  fd_.Reset();
+  if (socket_.valid()) shared_->poller.Remove(socket_.fd());
+  socket_.Close();
   deadline_ = 0;
   state_ = State::kClosed;
   link_->LoseConnection(cause);
 }
 
 void OutStream::Close(const absl::Status& status) {
-  if (fd_.valid()) shared_->poller.Remove(fd_.get());
-  fd_.Reset();
+  if (socket_.valid()) shared_->poller.Remove(socket_.fd());
+  socket_.Close();
   deadline_ = 0;
   state_ = State::kClosed;
   for (OutFrame& frame : std::exchange(queue_, {})) {

@@ -6,10 +6,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "tutti/net/socket.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/greeting.h"
 #include "tutti/net/tcp/poller.h"
-#include "tutti/net/tcp/socket.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::tcp {
@@ -50,7 +50,7 @@ class OutStream final : public EventHandler {
   OutStream(Shared* shared, Link* link, FrameSource* source, int number);
   ~OutStream();
 
-  void Connect(const SocketAddress& address);
+  void Connect(const Address& address);
   // Puts a frame behind those that wait, and writes if that is possible.
   void Push(OutFrame frame);
   // Writes frames, from the queue or else from the source, until the socket is full, nothing is
@@ -61,7 +61,7 @@ class OutStream final : public EventHandler {
   void Close(const absl::Status& status);
 
   int number() const { return number_; }
-  int fd() const { return fd_.get(); }
+  int fd() const { return socket_.fd(); }
   bool closed() const { return state_ == State::kClosed; }
   bool queue_empty() const { return queue_.empty(); }
   // 0: none.
@@ -85,7 +85,7 @@ class OutStream final : public EventHandler {
   FrameSource* const source_;
   const int number_;
   State state_ = State::kNew;
-  Fd fd_;
+  Socket socket_;
   uint32_t wanted_ = 0;
   int64_t deadline_ = 0;
   std::optional<Greeting> greeting_;

@@ -38,7 +38,7 @@ class Outbox final : public FrameSource {
   Outbox(Shared* shared, Link* link);
   ~Outbox();
 
-  void SetAddress(const SocketAddress& address) { address_ = address; }
+  void SetAddress(const Address& address) { address_ = address; }
   // Makes the connection of stream 0 if there is none yet.
   void Open();
 
@@ -84,7 +84,7 @@ class Outbox final : public FrameSource {
 
   Shared* const shared_;
   Link* const link_;
-  SocketAddress address_;
+  Address address_;
   std::vector<std::unique_ptr<OutStream>> streams_;  // null until first needed
   TagQueue<Waiting> waiting_;                        // large sends without their kReady
   TagQueue<Ready> readies_;                          // without their send

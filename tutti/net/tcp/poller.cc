@@ -13,8 +13,8 @@
 namespace tutti::net::tcp {
 
 absl::Status Poller::Open() {
-  epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
-  wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  epoll_ = Socket(epoll_create1(EPOLL_CLOEXEC));
+  wake_ = Socket(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!epoll_.valid() || !wake_.valid()) {
     return ResourceExhausted("cannot make an epoll set: {}", ErrnoText(errno));
   }
@@ -23,7 +23,7 @@ absl::Status Poller::Open() {
 
 absl::Status Poller::Add(int fd, uint32_t events, EventHandler* handler) {
   epoll_event event = {.events = events, .data = {.ptr = handler}};
-  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+  if (epoll_ctl(epoll_.fd(), EPOLL_CTL_ADD, fd, &event) != 0) {
     return ResourceExhausted("cannot watch a socket: {}", ErrnoText(errno));
   }
   return absl::OkStatus();
@@ -31,28 +31,28 @@ absl::Status Poller::Add(int fd, uint32_t events, EventHandler* handler) {
 
 void Poller::Change(int fd, uint32_t events, EventHandler* handler) {
   epoll_event event = {.events = events, .data = {.ptr = handler}};
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
+  epoll_ctl(epoll_.fd(), EPOLL_CTL_MOD, fd, &event);
 }
 
-void Poller::Remove(int fd) { epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr); }
+void Poller::Remove(int fd) { epoll_ctl(epoll_.fd(), EPOLL_CTL_DEL, fd, nullptr); }
 
 void Poller::Dispatch() {
   epoll_event events[64];
-  const int count = epoll_wait(epoll_.get(), events, 64, 0);
+  const int count = epoll_wait(epoll_.fd(), events, 64, 0);
   for (int i = 0; i < count; ++i) {
     static_cast<EventHandler*>(events[i].data.ptr)->OnEvents(events[i].events);
   }
 }
 
 bool Poller::Ready(int64_t timeout_nanos) {
-  pollfd fds[2] = {{.fd = epoll_.get(), .events = POLLIN, .revents = 0},
-                   {.fd = wake_.get(), .events = POLLIN, .revents = 0}};
+  pollfd fds[2] = {{.fd = epoll_.fd(), .events = POLLIN, .revents = 0},
+                   {.fd = wake_.fd(), .events = POLLIN, .revents = 0}};
   const timespec timeout = {.tv_sec = timeout_nanos / 1'000'000'000,
                             .tv_nsec = timeout_nanos % 1'000'000'000};
   if (ppoll(fds, 2, &timeout, nullptr) <= 0) return false;
   if ((fds[1].revents & POLLIN) != 0) {
     uint64_t count;
-    [[maybe_unused]] const ssize_t bytes = read(wake_.get(), &count, sizeof(count));
+    [[maybe_unused]] const ssize_t bytes = read(wake_.fd(), &count, sizeof(count));
   }
   return true;
 }
@@ -72,7 +72,7 @@ void Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
 
 void Poller::Wake() {
   const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t bytes = write(wake_.get(), &one, sizeof(one));
+  [[maybe_unused]] const ssize_t bytes = write(wake_.fd(), &one, sizeof(one));
 }
 
 void Poller::WakeBy(int64_t nanos) {

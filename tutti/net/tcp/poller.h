@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "absl/status/statusor.h"
-#include "tutti/net/tcp/socket.h"
+#include "tutti/net/socket.h"
 
 namespace tutti::net::tcp {
 
@@ -52,8 +52,8 @@ class Poller {
 
   bool Ready(int64_t timeout_nanos);
 
-  Fd epoll_;
-  Fd wake_;
+  Socket epoll_;
+  Socket wake_;
   std::atomic<int64_t> deadline_ = kNever;
 };
 

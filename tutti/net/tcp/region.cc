@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
-#include "tutti/net/tcp/socket.h"
+#include "tutti/net/socket.h"
 
 namespace tutti::net::tcp {
 

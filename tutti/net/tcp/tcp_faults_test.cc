@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "tutti/net/handshake.h"
+#include "tutti/net/socket.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/rank_thread.h"
-#include "tutti/net/tcp/socket.h"
 #include "tutti/net/wire.h"
 
 namespace tutti::net::tcp {
@@ -29,20 +29,25 @@ using ::testing::HasSubstr;
 
 std::string TextOf(const absl::Status& status) { return std::string(MessageOf(status)); }
 
+Socket ListenSomewhere(std::string* endpoint) {
+  Socket socket = ValueOrThrow(net::Listen(ValueOrThrow(Resolve({"127.0.0.1", 0})).front()));
+  *endpoint = ToString(ValueOrThrow(LocalAddress(socket.fd())));
+  return socket;
+}
+
 // One end of a connection, in the hands of a test. Reads give up after 20 s.
 class RawConnection {
  public:
   explicit RawConnection(const std::string& endpoint) {
-    const SocketAddress address = ValueOrThrow(ResolveEndpoint(endpoint));
-    fd_.Reset(socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    const Address address = ValueOrThrow(Resolve(ValueOrThrow(ParseEndpoint(endpoint)))).front();
+    socket_ = Socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
     const timeval limit = {.tv_sec = 20, .tv_usec = 0};
-    setsockopt(fd_.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
-    EXPECT_EQ(
-        connect(fd_.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length), 0);
+    setsockopt(socket_.fd(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    EXPECT_EQ(connect(socket_.fd(), address.get(), address.length), 0);
   }
 
   void Write(std::string_view bytes) {
-    EXPECT_EQ(send(fd_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
+    EXPECT_EQ(send(socket_.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL),
               static_cast<ssize_t>(bytes.size()));
   }
   void WriteFrame(FrameHeader header, std::string_view payload = {}) {
@@ -59,7 +64,8 @@ class RawConnection {
       Write(out);
       out.clear();
       std::byte bytes[512];
-      const ssize_t count = recv(fd_.get(), bytes, std::min(sizeof(bytes), handshake.Wants()), 0);
+      const ssize_t count =
+          recv(socket_.fd(), bytes, std::min(sizeof(bytes), handshake.Wants()), 0);
       if (count <= 0) return Unavailable("closed without a word");
       size_t consumed = 0;
       handshake.Feed({bytes, static_cast<size_t>(count)}, &consumed, &out);
@@ -70,14 +76,14 @@ class RawConnection {
   bool EndsWithin20Seconds() {
     char bytes[512];
     ssize_t count = 1;
-    while (count > 0) count = recv(fd_.get(), bytes, sizeof(bytes), 0);
+    while (count > 0) count = recv(socket_.fd(), bytes, sizeof(bytes), 0);
     return count == 0 || errno == ECONNRESET;
   }
-  void Close() { fd_.Reset(); }
-  int fd() const { return fd_.get(); }
+  void Close() { socket_.Close(); }
+  int fd() const { return socket_.fd(); }
 
  private:
-  Fd fd_;
+  Socket socket_;
 };
 
 // Rank 0 of two, where rank 1 is what the test makes of it: it listens without ever answering.
@@ -86,9 +92,7 @@ class LoneRank {
   explicit LoneRank(TcpOptions options = {}) {
     options.rank = 0;
     options.size = 2;
-    SocketAddress bound;
-    listener_ = ValueOrThrow(ListenAt("127.0.0.1", 0, &bound));
-    peer_endpoint = ToString(bound);
+    listener_ = ListenSomewhere(&peer_endpoint);
     rank = std::make_unique<RankThread>(ValueOrThrow(TcpTransport::Listen(options)));
     const std::string endpoints[] = {rank->endpoint(), peer_endpoint};
     ThrowIfError(rank->transport().Connect(endpoints));
@@ -113,7 +117,7 @@ class LoneRank {
   std::unique_ptr<RankThread> rank;
 
  private:
-  Fd listener_;
+  Socket listener_;
 };
 
 // A message goes from rank 0 to rank 1.
@@ -209,9 +213,9 @@ TEST(TcpFaultsTest, WithoutDescriptorsConnectionsAreRefusedAndOthersGoOn) {
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
   const rlimit lower = {.rlim_cur = 256, .rlim_max = limit.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &lower), 0);
-  std::vector<Fd> taken;
+  std::vector<Socket> taken;
   for (;;) {
-    Fd fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    Socket fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
     if (!fd.valid()) break;
     taken.push_back(std::move(fd));
   }
@@ -381,9 +385,7 @@ class Proxy {
 
   Proxy(std::string target, Harm harm, size_t position)
       : target_(std::move(target)), harm_(harm), position_(position) {
-    SocketAddress bound;
-    listener_ = ValueOrThrow(ListenAt("127.0.0.1", 0, &bound));
-    endpoint_ = ToString(bound);
+    listener_ = ListenSomewhere(&endpoint_);
     thread_ = std::thread([this] { Run(); });
   }
   ~Proxy() {
@@ -394,16 +396,16 @@ class Proxy {
 
  private:
   struct Pair {
-    Fd from;
+    Socket from;
     std::unique_ptr<RawConnection> to;
     size_t passed = 0;
   };
 
   void Run() {
     while (!stop_) {
-      std::vector<pollfd> fds = {{listener_.get(), POLLIN, 0}};
+      std::vector<pollfd> fds = {{listener_.fd(), POLLIN, 0}};
       for (const Pair& pair : pairs_) {
-        fds.push_back({pair.from.get(), POLLIN, 0});
+        fds.push_back({pair.from.fd(), POLLIN, 0});
         fds.push_back({pair.to->fd(), POLLIN, 0});
       }
       poll(fds.data(), fds.size(), 20);
@@ -413,20 +415,20 @@ class Proxy {
       }
       std::erase_if(pairs_, [](const Pair& pair) { return !pair.from.valid(); });
       if (fds[0].revents != 0) {
-        pairs_.push_back({.from = Fd(accept(listener_.get(), nullptr, nullptr)),
+        pairs_.push_back({.from = Socket(accept(listener_.fd(), nullptr, nullptr)),
                           .to = std::make_unique<RawConnection>(target_)});
       }
     }
   }
   void Pass(Pair& pair) {
     std::vector<char> bytes(64 << 10);
-    const ssize_t count = recv(pair.from.get(), bytes.data(), bytes.size(), 0);
-    if (count <= 0) return pair.from.Reset();
+    const ssize_t count = recv(pair.from.fd(), bytes.data(), bytes.size(), 0);
+    if (count <= 0) return pair.from.Close();
     const size_t begin = pair.passed;
     pair.passed += static_cast<size_t>(count);
     if (!done_ && begin <= position_ && position_ < pair.passed) {
       done_ = true;
-      if (harm_ == Harm::kCut) return pair.from.Reset();
+      if (harm_ == Harm::kCut) return pair.from.Close();
       bytes[position_ - begin] ^= 0x10;
     }
     send(pair.to->fd(), bytes.data(), static_cast<size_t>(count), MSG_NOSIGNAL);
@@ -434,15 +436,15 @@ class Proxy {
   void PassBack(Pair& pair) {
     char bytes[4096];
     const ssize_t count = recv(pair.to->fd(), bytes, sizeof(bytes), 0);
-    if (count <= 0) return pair.from.Reset();
-    send(pair.from.get(), bytes, static_cast<size_t>(count), MSG_NOSIGNAL);
+    if (count <= 0) return pair.from.Close();
+    send(pair.from.fd(), bytes, static_cast<size_t>(count), MSG_NOSIGNAL);
   }
 
   const std::string target_;
   const Harm harm_;
   const size_t position_;
   bool done_ = false;
-  Fd listener_;
+  Socket listener_;
   std::string endpoint_;
   std::vector<Pair> pairs_;
   std::atomic<bool> stop_ = false;
@@ -490,10 +492,10 @@ INSTANTIATE_TEST_SUITE_P(
                        ::testing::Values(400, 100'000, 1'000'000), ::testing::Bool()));
 
 TEST(TcpFaultsTest, APeerThatIsNotThereIsNamed) {
-  SocketAddress bound;
-  ValueOrThrow(ListenAt("127.0.0.1", 0, &bound));  // and closed again
+  std::string nobody;
+  ListenSomewhere(&nobody);  // and close again
   auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 0, .size = 2}));
-  const std::string endpoints[] = {transport->endpoint(), ToString(bound)};
+  const std::string endpoints[] = {transport->endpoint(), nobody};
   ThrowIfError(transport->Connect(endpoints));
   RankThread rank(std::move(transport));
   rank.Start();
@@ -502,8 +504,7 @@ TEST(TcpFaultsTest, APeerThatIsNotThereIsNamed) {
   rank.Send(1, {1, 1}, data, &send);
   const absl::Status status = send.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(TextOf(status),
-            "rank 1 (" + ToString(bound) + ", tcp): cannot connect: Connection refused");
+  EXPECT_EQ(TextOf(status), "rank 1 (" + nobody + ", tcp): cannot connect: connection refused");
   rank.Receive(1, {1, 1}, data.data(), data.size(), &receive);
   EXPECT_EQ(receive.Wait(), status);
   EXPECT_EQ(rank.With([&](Transport& t) { return t.SendShort(1, {1, 1}, data); }), status);

@@ -118,9 +118,9 @@ TcpTransportImpl::TcpTransportImpl(const TcpOptions& options)
           [this](const Identity& peer, std::string* why) {
             return links_[static_cast<size_t>(peer.rank)]->Admit(peer.stream, why);
           },
-          [this](const Identity& peer, Fd fd) {
+          [this](const Identity& peer, Socket socket) {
             Link& link = *links_[static_cast<size_t>(peer.rank)];
-            if (absl::Status status = link.Adopt(std::move(fd), peer.stream); !status.ok()) {
+            if (absl::Status status = link.Adopt(std::move(socket), peer.stream); !status.ok()) {
               link.Break(status);
             }
           }) {
@@ -151,9 +151,8 @@ absl::Status TcpTransportImpl::Connect(std::span<const std::string> endpoints) {
   }
   for (size_t peer = 0; peer < links_.size(); ++peer) {
     if (links_[peer] == nullptr) continue;
-    absl::StatusOr<SocketAddress> address = ResolveEndpoint(endpoints[peer]);
-    if (!address.ok()) return WithPrefix(address.status(), fmt::format("rank {}: ", peer));
-    links_[peer]->SetEndpoint(*address, endpoints[peer]);
+    const absl::Status status = links_[peer]->SetEndpoint(endpoints[peer]);
+    if (!status.ok()) return WithPrefix(status, fmt::format("rank {}: ", peer));
   }
   connected_ = true;
   return absl::OkStatus();
