@@ -6,11 +6,60 @@
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
 #include "tools/tutti/doctor.h"
+#include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
 #include "tutti/base/error.h"
+#include "tutti/base/status.h"
+#include "tutti/collective/schedule.h"
 
 namespace tutti::tools {
 namespace {
+
+// Prints what a command made. A mistake in its options is a tutti::Error.
+void Print(const absl::StatusOr<std::string>& text) {
+  ThrowIfError(text.status());
+  std::fputs(text->c_str(), stdout);
+}
+
+void AddExplain(CLI::App& app, ExplainOptions* explain_options, CostOptions* costs) {
+  ExplainOptions& options = *explain_options;
+  CostOptions& cost_options = *costs;
+  CLI::App* explain = app.add_subcommand(
+      "explain", "Show a collective algorithm round by round, or what each would take");
+  explain->add_option("algorithm", options.algorithm,
+                      "direct, ring, halving-doubling, tree, hierarchical, parameter-server...");
+  explain->add_option("--operation", options.operation, "What is done (all-reduce)");
+  explain->add_option("--ranks", options.ranks, "How many ranks (4)")
+      ->check(CLI::Range(1, collective::kMaxRanks));
+  explain->add_option("--segments", options.segments, "Pieces a chunk is cut into (1)");
+  explain->add_option("--root", options.root, "Of broadcast, reduce, gather and scatter (0)");
+  explain->add_option("--servers", options.servers, "Parameter servers (1)");
+  explain->add_flag("--own-hosts", options.own_hosts, "The last ranks serve and bring nothing");
+  explain->add_option("--hosts", options.hosts, "The host of each rank: 0,0,1,1")->delimiter(',');
+  explain->add_option("--direction", options.direction, "Of the ring: left or right (right)");
+  explain->add_option("--values", options.values, "Numbers to follow: 2,4,6/1,2,3/4,8,12");
+  explain->add_option("--svg", options.svg, "Write a picture to this file");
+  explain->add_flag("--text", options.text, "Print the schedule itself");
+  explain->add_flag("--verify", options.verify, "Prove that it is right, and say what was proved");
+
+  CLI::App* cost = explain->add_subcommand("cost", "Compare the algorithms on given links");
+  cost->add_option("--bytes", cost_options.bytes, "Of the data: 64K, 1.2G");
+  cost->add_option("--ranks", cost_options.ranks, "How many ranks");
+  cost->add_option("--link", cost_options.link, "Of every rank, each way: 1GB/s, 25Gbit/s");
+  cost->add_option("--latency", cost_options.latency, "Of a message: 5us (0s)");
+  cost->add_option("--reduce", cost_options.reduce, "At which a rank adds: 10GB/s (in no time)");
+  cost->add_option("--topology", cost_options.topology, "A fabric in TOML instead of equal links");
+  cost->add_option("--segments", cost_options.segments,
+                   "Pieces a chunk is cut into (the best of 1, 4, 16 and 64)");
+  cost->add_option("--servers", cost_options.servers, "Numbers of parameter servers: 1,4")
+      ->delimiter(',');
+  cost->callback([&cost_options] { Print(ExplainCost(cost_options)); });
+  explain->callback([explain, cost, &options] {
+    if (explain->got_subcommand(cost)) return;
+    if (options.algorithm.empty()) throw CLI::RequiredError("algorithm or cost");
+    Print(Explain(options, Screen::OfStdout()));
+  });
+}
 
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
@@ -22,6 +71,10 @@ int Main(int argc, char** argv) {
   app.add_subcommand("doctor", "Tell what a training would find on this machine")->callback([&] {
     result = Doctor() ? 0 : 1;
   });
+
+  ExplainOptions explain_options;
+  CostOptions cost_options;
+  AddExplain(app, &explain_options, &cost_options);
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");

@@ -68,7 +68,7 @@ std::string Scaled(double value, double first_scale, std::span<const std::string
     value /= 1000;
     ++index;
   }
-  return fmt::format("{:.4g} {}", value, units[index]);
+  return fmt::format("{:.4g}{}{}", value, units[index].empty() ? "" : " ", units[index]);
 }
 
 }  // namespace
@@ -107,12 +107,22 @@ absl::StatusOr<double> ParseSeconds(std::string_view text) {
   return InvalidArgument("\"{}\" is not a time such as 100ns, 5us, 1.5ms or 2s", text);
 }
 
+std::string FormatCount(double count) {
+  constexpr std::string_view kUnits[] = {"", "K", "M", "G", "T", "P", "E"};
+  return Scaled(count, 1, kUnits);
+}
+
 std::string FormatBytes(double bytes) {
   constexpr std::string_view kUnits[] = {"B", "KB", "MB", "GB", "TB", "PB", "EB"};
   return Scaled(bytes, 1, kUnits);
 }
 
 std::string FormatRate(double bytes_per_second) { return FormatBytes(bytes_per_second) + "/s"; }
+
+std::string FormatBitRate(double bytes_per_second) {
+  constexpr std::string_view kUnits[] = {"bit/s", "Kbit/s", "Mbit/s", "Gbit/s", "Tbit/s", "Pbit/s"};
+  return Scaled(8 * bytes_per_second, 1, kUnits);
+}
 
 std::string FormatSeconds(double seconds) {
   constexpr std::string_view kUnits[] = {"ns", "us", "ms", "s"};

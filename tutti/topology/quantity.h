@@ -23,10 +23,12 @@ absl::StatusOr<double> ParseRate(std::string_view text);
 // "5us", "1.5 ms", "2s", "100ns": seconds, 0 or more. The unit is needed.
 absl::StatusOr<double> ParseSeconds(std::string_view text);
 
-// The other way, with up to four digits: "2.16 GB", "400 GB/s", "10.8 s". The largest decimal unit
-// that keeps the number at 1 or more is taken; zero is "0 B" and "0 s".
+// The other way, with up to four digits: "175 G", "2.16 GB", "25 GB/s", "200 Gbit/s", "10.8 s". The
+// largest decimal unit that keeps the number at 1 or more is taken; zero is "0 B" and "0 s".
+std::string FormatCount(double count);
 std::string FormatBytes(double bytes);
 std::string FormatRate(double bytes_per_second);
+std::string FormatBitRate(double bytes_per_second);
 std::string FormatSeconds(double seconds);
 
 }  // namespace tutti::topology

@@ -67,6 +67,9 @@ TEST(Quantity, WritesThemWithFourDigits) {
   EXPECT_EQ(FormatBytes(1.4e12), "1.4 TB");
   EXPECT_EQ(FormatBytes(999'960), "1 MB");
   EXPECT_EQ(FormatRate(25e9), "25 GB/s");
+  EXPECT_EQ(FormatBitRate(25e9), "200 Gbit/s");
+  EXPECT_EQ(FormatCount(175e9), "175 G");
+  EXPECT_EQ(FormatCount(12), "12");
   EXPECT_EQ(FormatSeconds(0), "0 s");
   EXPECT_EQ(FormatSeconds(10.8), "10.8 s");
   EXPECT_EQ(FormatSeconds(5e-6), "5 us");
