@@ -282,6 +282,12 @@ absl::StatusOr<Prediction> Replay::Predict(int64_t bytes) const {
   return Run(*program_, static_cast<double>(bytes)).Go();
 }
 
+int64_t Replay::Rounds() const {
+  int32_t rounds = 0;
+  for (const int32_t round : program_->graph.Rounds()) rounds = std::max(rounds, round);
+  return rounds;
+}
+
 absl::StatusOr<Prediction> PredictCost(const Schedule& schedule, const LinkCosts& costs,
                                        int64_t bytes) {
   TUTTI_ASSIGN_OR_RETURN(const Replay replay, Replay::Make(schedule, costs));

@@ -35,6 +35,10 @@ class Replay {
   // are taken as equally large. FAILED_PRECONDITION if the schedule deadlocks.
   absl::StatusOr<Prediction> Predict(int64_t bytes) const;
 
+  // The longest chain of messages and memory steps, each of which waits for the one before; signals
+  // do not count.
+  int64_t Rounds() const;
+
  private:
   struct Program;
   class Run;

@@ -53,6 +53,29 @@ TEST(Cost, RingAddsTheReductionUnlessSegmentsHideIt) {
   EXPECT_GE(cut, transfer);
 }
 
+TEST(Cost, OneServerBesideAWorkerTakesAllButOneTwice) {
+  const int n = 10;
+  const Prediction server =
+      Predicted(Made("parameter-server", {.ranks = n}), UniformCosts(n, {kBandwidth, 0}));
+  EXPECT_NEAR(server.reduced, 10.8, 1e-6);
+  EXPECT_NEAR(server.seconds, 21.6, 1e-6);
+}
+
+TEST(Cost, ServersOnHostsOfTheirOwnShareTheTraffic) {
+  for (const int servers : {1, 2, 4}) {
+    const int workers = 4;
+    const int n = workers + servers;
+    const Schedule schedule =
+        Made("parameter-server", {.ranks = n, .servers = servers, .own_hosts = true});
+    const Prediction predicted = Predicted(schedule, UniformCosts(n, {kBandwidth, 0}));
+    // Workers send in the same order and meet at one server after the other, so the last server
+    // starts late: 2NK/(S B) is what the busiest link needs at least.
+    const double bound = 2.0 * workers * kBytes / (servers * kBandwidth);
+    EXPECT_GE(predicted.seconds, bound * 0.999) << servers;
+    EXPECT_LE(predicted.seconds, bound * (servers == 1 ? 1.001 : 1.6)) << servers;
+  }
+}
+
 TEST(Cost, DirectIsBoundByTheMemoryThatAllShare) {
   const int n = 4;
   const std::vector<int> hosts(n, 0);

@@ -9,7 +9,6 @@
 #include "tutti/collective/step_graph.h"
 
 #include <algorithm>
-#include <unordered_map>
 #include <utility>
 
 #include "tutti/base/status.h"
@@ -25,10 +24,7 @@ using Edges = std::vector<std::pair<int32_t, int32_t>>;
 // The walk over one rank's list.
 class Walk {
  public:
-  Walk(int pieces, Edges* edges)
-      : writer_(static_cast<size_t>(pieces), kNone),
-        readers_(static_cast<size_t>(pieces)),
-        edges_(edges) {}
+  Walk(int pieces, Edges* edges) : pieces_(static_cast<size_t>(pieces)), edges_(edges) {}
 
   void Add(int32_t id, const Step& step) {
     if (last_await_ != kNone) Wait(last_await_, id);
@@ -45,68 +41,77 @@ class Walk {
   }
 
  private:
+  struct Piece {
+    int32_t writer = kNone;
+    int32_t reader = kNone;  // the last one; readings_ has those before
+  };
+  struct Reading {
+    int32_t id;
+    int32_t before;  // in readings_
+  };
+
   void Wait(int32_t earlier, int32_t later) { edges_->emplace_back(earlier, later); }
 
-  void Read(int32_t id, int32_t piece) {
-    const int32_t writer = writer_[static_cast<size_t>(piece)];
-    if (writer == id) return;
-    if (writer != kNone) Wait(writer, id);
-    readers_[static_cast<size_t>(piece)].push_back(id);
+  void Read(int32_t id, int32_t number) {
+    Piece& piece = pieces_[static_cast<size_t>(number)];
+    if (piece.writer == id) return;
+    if (piece.writer != kNone) Wait(piece.writer, id);
+    readings_.push_back({id, piece.reader});
+    piece.reader = static_cast<int32_t>(readings_.size()) - 1;
   }
 
-  void Write(int32_t id, int32_t piece) {
-    int32_t& writer = writer_[static_cast<size_t>(piece)];
-    std::vector<int32_t>& readers = readers_[static_cast<size_t>(piece)];
-    if (writer != kNone) Wait(writer, id);
-    for (const int32_t reader : readers) Wait(reader, id);
-    readers.clear();
-    writer = id;
+  void Write(int32_t id, int32_t number) {
+    Piece& piece = pieces_[static_cast<size_t>(number)];
+    if (piece.writer != kNone) Wait(piece.writer, id);
+    for (int32_t at = piece.reader; at != kNone; at = readings_[static_cast<size_t>(at)].before) {
+      Wait(readings_[static_cast<size_t>(at)].id, id);
+    }
+    piece = {.writer = id};
   }
 
-  std::vector<int32_t> writer_;
-  std::vector<std::vector<int32_t>> readers_;
+  std::vector<Piece> pieces_;
+  std::vector<Reading> readings_;
   std::vector<int32_t> since_signal_;
   int32_t last_await_ = kNone;
   Edges* edges_;
 };
 
-// Matches the k-th message from a to b with the k-th that b takes from a; signals apart.
+// Matches the k-th message from a to b with the k-th that b takes from a; signals apart. Sorting
+// all of them by where they go keeps their order and puts the k-th beside the k-th.
 class Matcher {
  public:
   explicit Matcher(int ranks) : ranks_(static_cast<uint64_t>(ranks)) {}
 
-  // The other end, if it came before; otherwise the step waits here for it.
-  int32_t Match(int32_t id, int rank, const Step& step) {
+  void Add(int32_t id, int rank, const Step& step) {
     const bool send = IsSend(step.kind);
     const auto from = static_cast<uint64_t>(send ? rank : step.peer);
     const auto to = static_cast<uint64_t>(send ? step.peer : rank);
     const bool signal = step.kind == StepKind::kSignal || step.kind == StepKind::kAwait;
-    Queue& queue = queues_[(from * ranks_ + to) * 2 + signal];
-    if (queue.begin < queue.open.size() && queue.of_sends != send) return queue.open[queue.begin++];
-    queue.of_sends = send;
-    queue.open.push_back(id);
-    return kNone;
+    const uint64_t way = (from * ranks_ + to) * 2 + signal;
+    (send ? sends_ : receives_).push_back(way << 32 | static_cast<uint32_t>(id));
   }
 
-  // The first step that found no other end; kNone if all did.
-  int32_t Left() const {
-    int32_t left = kNone;
-    for (const auto& [key, queue] : queues_) {
-      if (queue.begin == queue.open.size()) continue;
-      const int32_t id = queue.open[queue.begin];
-      left = left == kNone ? id : std::min(left, id);
+  // Calls `pair` with both ends of each message; returns a step without another end, or kNone.
+  template <typename Pair>
+  int32_t Match(const Pair& pair) {
+    std::sort(sends_.begin(), sends_.end());
+    std::sort(receives_.begin(), receives_.end());
+    auto send = sends_.begin();
+    auto receive = receives_.begin();
+    while (send != sends_.end() && receive != receives_.end()) {
+      if (*send >> 32 != *receive >> 32) return Id(std::min(*send, *receive));
+      pair(Id(*send++), Id(*receive++));
     }
-    return left;
+    if (send != sends_.end()) return Id(*send);
+    return receive != receives_.end() ? Id(*receive) : kNone;
   }
 
  private:
-  struct Queue {
-    bool of_sends = false;
-    size_t begin = 0;
-    std::vector<int32_t> open;
-  };
+  static int32_t Id(uint64_t entry) { return static_cast<int32_t>(entry & 0xffffffff); }
+
   uint64_t ranks_;
-  std::unordered_map<uint64_t, Queue> queues_;
+  std::vector<uint64_t> sends_;  // the way it goes, and the step
+  std::vector<uint64_t> receives_;
 };
 
 }  // namespace
@@ -123,14 +128,14 @@ absl::StatusOr<StepGraph> StepGraph::Make(const Schedule& schedule) {
       const auto id = static_cast<int32_t>(nodes.size());
       nodes.push_back({.kind = steps[i].kind, .rank = rank, .index = static_cast<int32_t>(i)});
       walk.Add(id, steps[i]);
-      if (!IsSend(steps[i].kind) && !IsReceive(steps[i].kind)) continue;
-      const int32_t other = matcher.Match(id, rank, steps[i]);
-      if (other == kNone) continue;
-      nodes[static_cast<size_t>(id)].other = other;
-      nodes[static_cast<size_t>(other)].other = id;
+      if (IsSend(steps[i].kind) || IsReceive(steps[i].kind)) matcher.Add(id, rank, steps[i]);
     }
   }
-  if (const int32_t left = matcher.Left(); left != kNone) {
+  const int32_t left = matcher.Match([&](int32_t send, int32_t receive) {
+    nodes[static_cast<size_t>(send)].other = receive;
+    nodes[static_cast<size_t>(receive)].other = send;
+  });
+  if (left != kNone) {
     const Node& node = graph.node(left);
     const Step& step =
         schedule.steps[static_cast<size_t>(node.rank)][static_cast<size_t>(node.index)];
@@ -138,64 +143,60 @@ absl::StatusOr<StepGraph> StepGraph::Make(const Schedule& schedule) {
                               schedule.algorithm, node.index, node.rank, NameOf(node.kind),
                               step.peer);
   }
-  nodes.push_back({});
+  graph.Index(edges);
+  return graph;
+}
+
+void StepGraph::Index(std::span<const std::pair<int32_t, int32_t>> edges) {
+  nodes_.push_back({});
   for (const auto& [earlier, later] : edges) {
-    ++nodes[static_cast<size_t>(earlier) + 1].next;
-    ++nodes[static_cast<size_t>(later)].waits;
+    ++nodes_[static_cast<size_t>(earlier) + 1].next;
+    ++nodes_[static_cast<size_t>(later)].waits;
   }
-  for (size_t i = 1; i < nodes.size(); ++i) nodes[i].next += nodes[i - 1].next;
-  graph.next_.resize(edges.size());
-  std::vector<int32_t> filled(nodes.size(), 0);
+  for (size_t i = 1; i < nodes_.size(); ++i) nodes_[i].next += nodes_[i - 1].next;
+  next_.resize(edges.size());
+  std::vector<int32_t> filled(nodes_.size(), 0);
   for (const auto& [earlier, later] : edges) {
     const auto from = static_cast<size_t>(earlier);
-    graph.next_[static_cast<size_t>(nodes[from].next + filled[from]++)] = later;
+    next_[static_cast<size_t>(nodes_[from].next + filled[from]++)] = later;
   }
-  return graph;
 }
 
 std::vector<int32_t> StepGraph::Rounds() const {
   const auto count = static_cast<size_t>(size());
-  std::vector<int32_t> rounds(count, 0);  // of what a node waits for; then its own
+  std::vector<int32_t> rounds(count,
+                              0);  // until a node runs: the latest round of what it waited for
   std::vector<int32_t> waits(count);
-  std::vector<int32_t> ready;
-  for (size_t id = 0; id < count; ++id) {
-    // A message waits for both its ends; the node of its receive stands for both.
-    waits[id] = nodes_[id].waits;
-    if (waits[id] == 0) ready.push_back(static_cast<int32_t>(id));
-  }
-  std::vector<char> at_end(count, 0);
+  std::vector<char> ready(count, 0);
   std::vector<int32_t> done;
-  while (!ready.empty() || !done.empty()) {
-    if (done.empty()) {
-      const auto id = static_cast<size_t>(ready.back());
-      ready.pop_back();
-      const Node& node = nodes_[id];
-      const bool carries = node.kind != StepKind::kSignal && node.kind != StepKind::kAwait;
-      if (node.other == kNone) {
-        rounds[id] += carries;
-        done.push_back(static_cast<int32_t>(id));
-        continue;
-      }
-      at_end[id] = 1;
-      const auto other = static_cast<size_t>(node.other);
-      if (node.kind == StepKind::kSignal) done.push_back(static_cast<int32_t>(id));
-      if (!at_end[other]) continue;
-      const int32_t round = std::max(rounds[id], rounds[other]) + carries;
-      const size_t send = IsSend(node.kind) ? id : other;
-      const size_t receive = send == id ? other : id;
-      rounds[receive] = round;
-      done.push_back(static_cast<int32_t>(receive));
-      if (!carries) continue;
-      rounds[send] = round;
-      done.push_back(static_cast<int32_t>(send));
-      continue;
-    }
-    const int32_t id = done.back();
+  const auto run = [&](size_t id, int32_t round) {
+    rounds[id] = round;
+    done.push_back(static_cast<int32_t>(id));
+  };
+  // A message runs when both its ends are ready; a signal does not wait for its await.
+  const auto become_ready = [&](size_t id) {
+    const Node& node = nodes_[id];
+    if (node.other == kNone) return run(id, rounds[id] + 1);
+    ready[id] = 1;
+    if (node.kind == StepKind::kSignal) run(id, rounds[id]);
+    const auto other = static_cast<size_t>(node.other);
+    if (!ready[other]) return;
+    const bool carries = node.kind != StepKind::kSignal && node.kind != StepKind::kAwait;
+    const int32_t round = std::max(rounds[id], rounds[other]) + carries;
+    if (carries || IsReceive(node.kind)) run(id, round);
+    if (carries || IsSend(node.kind)) run(other, round);
+  };
+  for (size_t id = 0; id < count; ++id) {
+    waits[id] = nodes_[id].waits;
+    if (waits[id] == 0) become_ready(id);
+  }
+  while (!done.empty()) {
+    const auto id = static_cast<size_t>(done.back());
     done.pop_back();
-    for (const int32_t later : Next(id)) {
+    for (const int32_t later : Next(static_cast<int32_t>(id))) {
       const auto at = static_cast<size_t>(later);
-      rounds[at] = std::max(rounds[at], rounds[static_cast<size_t>(id)]);
-      if (--waits[at] == 0) ready.push_back(later);
+      rounds[at] = std::max(rounds[at], rounds[id]);
+      if (--waits[at] == 0) become_ready(at);
     }
   }
   return rounds;

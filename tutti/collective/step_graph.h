@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,6 +43,9 @@ class StepGraph {
   std::vector<int32_t> Rounds() const;
 
  private:
+  // Lists the edges, (earlier, later), by their earlier node.
+  void Index(std::span<const std::pair<int32_t, int32_t>> edges);
+
   std::vector<Node> nodes_;  // and one more, that ends the last one's list
   std::vector<int32_t> next_;
 };
