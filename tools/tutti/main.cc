@@ -21,9 +21,8 @@ void Print(const absl::StatusOr<std::string>& text) {
   std::fputs(text->c_str(), stdout);
 }
 
-void AddExplain(CLI::App& app, ExplainOptions* explain_options, CostOptions* costs) {
-  ExplainOptions& options = *explain_options;
-  CostOptions& cost_options = *costs;
+// `tutti explain`. The options are filled while `app` parses.
+void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_options) {
   CLI::App* explain = app.add_subcommand(
       "explain", "Show a collective algorithm round by round, or what each would take");
   explain->add_option("algorithm", options.algorithm,
@@ -74,7 +73,7 @@ int Main(int argc, char** argv) {
 
   ExplainOptions explain_options;
   CostOptions cost_options;
-  AddExplain(app, &explain_options, &cost_options);
+  AddExplain(app, explain_options, cost_options);
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");
