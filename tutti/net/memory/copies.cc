@@ -34,7 +34,7 @@ void Copies::Advance(size_t budget) {
 }
 
 void Copies::Drop(const Link& link, const absl::Status& status) {
-  std::deque<Copy> copies = std::exchange(copies_, {});
+  Fifo<Copy> copies = std::exchange(copies_, {});
   for (const Copy& copy : copies) {
     if (copy.link == &link) {
       copy.request->Done(status);

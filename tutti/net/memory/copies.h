@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 
 #include "absl/status/status.h"
+#include "tutti/net/memory/fifo.h"
 #include "tutti/net/memory/link.h"
 
 namespace tutti::net::memory {
@@ -34,7 +34,7 @@ class Copies {
   void Drop(const Link& link, const absl::Status& status);
 
  private:
-  std::deque<Copy> copies_;
+  Fifo<Copy> copies_;
 };
 
 // Hands over one piece of a message.

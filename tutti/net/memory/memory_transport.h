@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tutti/net/memory/copies.h"
+#include "tutti/net/memory/fifo.h"
 #include "tutti/net/memory/link.h"
 #include "tutti/net/memory/mailbox.h"
 #include "tutti/net/memory/receiver.h"
@@ -95,7 +96,7 @@ class MemoryTransport final : public Transport {
   Copies copies_;
   Sender sender_;
   Receiver receiver_;
-  std::deque<ShortMessage> shorts_;
+  Fifo<ShortMessage> shorts_;
   std::deque<BrokenLink> broken_;
   uint32_t calls_ = 0;  // of Progress, since the clock was read
   int64_t checked_at_ = 0;
