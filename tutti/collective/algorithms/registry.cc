@@ -14,9 +14,11 @@ std::span<const Algorithm> Algorithms() {
 }
 
 absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name) {
-  std::string names;
   for (const Algorithm& algorithm : Algorithms()) {
     if (algorithm.name == name) return &algorithm;
+  }
+  std::string names;
+  for (const Algorithm& algorithm : Algorithms()) {
     names += names.empty() ? "" : ", ";
     names += algorithm.name;
   }
