@@ -61,6 +61,8 @@ class Engine {
   bool Poll();
   // Ends every operation, open and future, with `status`. The first call counts.
   void Fail(const absl::Status& status);
+  // A rank is gone, as the links themselves cannot tell: what needs it fails.
+  void Left(int peer, const absl::Status& status);
   absl::Status status() const;
   // Ends what is open with CANCELLED, and the service thread. The control plane is not called after
   // it.

@@ -31,6 +31,13 @@ void Engine::OnBroken(const net::Transport::BrokenLink& broken) {
   if (needed) Lost(broken.peer, broken.status);
 }
 
+void Engine::Left(int peer, const absl::Status& status) {
+  Lock lock(links_->mutex);
+  OnBroken({peer, status});
+  Unlock(lock);
+  transport_->Wake();
+}
+
 void Engine::OnError(OpenOperation* operation) {
   operation->set_error_told();
   const absl::Status status = WithPrefix(operation->error(), operation->Name() + ": ");

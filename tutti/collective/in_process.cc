@@ -16,15 +16,19 @@ class Neighbours {
   explicit Neighbours(int size) : engines_(size, nullptr), progress_(size, 0) {}
 
   void Join(int rank, Engine* engine) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
     engines_[rank] = engine;
   }
   void Leave(int rank) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
     engines_[rank] = nullptr;
+    const absl::Status status = Unavailable("rank {} left the job", rank);
+    for (Engine* engine : engines_) {
+      if (engine != nullptr) engine->Left(rank, status);
+    }
   }
   void FailAll(const absl::Status& status) {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard<std::recursive_mutex> lock(mutex_);
     if (first_cause_.ok()) first_cause_ = status;
     for (Engine* engine : engines_) {
       if (engine != nullptr) engine->Fail(first_cause_);
@@ -40,7 +44,9 @@ class Neighbours {
   }
 
  private:
-  std::mutex mutex_;  // taken before an engine's lock, never after
+  // Taken before an engine's lock, never after. An engine that is told of a rank that left may
+  // report that from within.
+  std::recursive_mutex mutex_;
   std::vector<Engine*> engines_;
   absl::Status first_cause_;
   mutable std::mutex progress_mutex_;

@@ -1,0 +1,162 @@
+// Communicators that meet at a star, over shared memory and over sockets: the ranks are threads of
+// this process, but nothing between them knows.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+
+#include "tutti/base/status.h"
+#include "tutti/collective/algorithms/algorithm.h"
+#include "tutti/collective/ranks_under_test.h"
+
+namespace tutti::collective {
+namespace {
+
+using ::testing::HasSubstr;
+
+class CreateTest : public testing::TestWithParam<const char*> {
+ protected:
+  CreateTest() {
+    folder_ = std::filesystem::temp_directory_path() /
+              ("tutti-create-" + std::to_string(::getpid()) + "-" + std::to_string(++made_));
+    std::filesystem::create_directory(folder_);
+  }
+  ~CreateTest() override { std::filesystem::remove_all(folder_); }
+
+  CommunicatorOptions Options(int rank, int size, const std::string& transport) const {
+    return {.bootstrap = {.rank = rank,
+                          .size = size,
+                          .address = "",
+                          .file = (folder_ / "meeting").string(),
+                          .endpoints = {},
+                          .token = "secret"},
+            .transport = transport};
+  }
+
+  std::vector<absl::StatusOr<std::unique_ptr<Communicator>>> Create(
+      int size, const std::function<CommunicatorOptions(int)>& options) const {
+    std::vector<absl::StatusOr<std::unique_ptr<Communicator>>> made(size);
+    std::vector<std::thread> threads;
+    for (int r = 0; r < size; ++r) {
+      threads.emplace_back([&, r] { made[r] = Communicator::Create(options(r)); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return made;
+  }
+
+  RanksUnderTest Ranks(int size, const std::string& transport) const {
+    auto made = Create(size, [&](int r) { return Options(r, size, transport); });
+    std::vector<std::unique_ptr<Communicator>> ranks;
+    for (auto& one : made) {
+      EXPECT_TRUE(one.ok()) << one.status();
+      ranks.push_back(*std::move(one));
+    }
+    return RanksUnderTest(std::move(ranks));
+  }
+
+ private:
+  static inline int made_ = 0;
+  std::filesystem::path folder_;
+};
+
+TEST_P(CreateTest, AllAlgorithmsSum) {
+  for (int size : {1, 2, 3, 5}) {
+    RanksUnderTest ranks = Ranks(size, GetParam());
+    ranks.Run([&](Communicator& communicator) {
+      auto memory = communicator.Allocate(1 << 20);
+      ASSERT_TRUE(memory.ok()) << memory.status();
+      for (const Algorithm& algorithm : Algorithms()) {
+        if (algorithm.needs_memory_links && GetParam() == std::string("tcp")) continue;
+        for (int64_t count : {0, 1, 1000, 100'003}) {
+          for (bool registered : {true, false}) {
+            std::vector<float> own(static_cast<size_t>(count));
+            float* data =
+                registered ? reinterpret_cast<float*>((*memory)->bytes().data()) : own.data();
+            for (int64_t i = 0; i < count; ++i) {
+              data[i] = static_cast<float>(i % 7 + communicator.rank());
+            }
+            const absl::Status status =
+                communicator.world()
+                    .AllReduce(data, count, kFloat32, {.algorithm = algorithm.name})
+                    .Wait();
+            ASSERT_TRUE(status.ok()) << algorithm.name << ": " << status;
+            for (int64_t i = 0; i < count; ++i) {
+              ASSERT_EQ(data[i], static_cast<float>(size * (i % 7) + size * (size - 1) / 2))
+                  << algorithm.name << ", element " << i << " of " << count;
+            }
+            ASSERT_TRUE(communicator.world().Barrier().Wait().ok());
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(CreateTest, RanksThatDisagreeAllLearnOfIt) {
+  RanksUnderTest ranks = Ranks(4, GetParam());
+  ranks.Run([](Communicator& communicator) {
+    std::vector<float> data(1001);
+    const absl::Status status =
+        communicator.world()
+            .AllReduce(data.data(), communicator.rank() == 2 ? 1001 : 1000, kFloat32,
+                       {.key = "grads/b3", .step = 7, .algorithm = "ring"})
+            .Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(MessageOf(status)), HasSubstr("all-reduce \"grads/b3\", step 7"));
+    EXPECT_THAT(std::string(MessageOf(status)), HasSubstr("rank 2 gives 1001 float32"));
+  });
+}
+
+TEST_P(CreateTest, OneThatLeavesTooEarlyIsNamed) {
+  RanksUnderTest ranks = Ranks(3, GetParam());
+  ranks.Run([&](Communicator& communicator) {
+    ASSERT_TRUE(communicator.world().Barrier().Wait().ok());
+    if (communicator.rank() == 1) {
+      ranks.Drop(1);
+      return;
+    }
+    std::vector<float> data(1000);
+    const absl::Status status = communicator.world().AllReduce(data.data(), 1000, kFloat32).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(MessageOf(status)), HasSubstr("rank 1"));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Transports, CreateTest, testing::Values("shm", "tcp"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_F(CreateTest, MistakesAreTold) {
+  const auto message = [](const CommunicatorOptions& options) {
+    return std::string(MessageOf(Communicator::Create(options).status()));
+  };
+  CommunicatorOptions options = Options(0, 1, "auto");
+  options.transport = "pigeon";
+  EXPECT_THAT(message(options), HasSubstr("expected auto, shm or tcp"));
+  options = Options(2, 2, "auto");
+  EXPECT_THAT(message(options), HasSubstr("rank is 2, expected 0 to 1"));
+  options = Options(0, 0, "auto");
+  EXPECT_THAT(message(options), HasSubstr("size is 0"));
+  options = Options(0, 1, "auto");
+  options.bootstrap.address = "127.0.0.1:1";
+  EXPECT_THAT(message(options), HasSubstr("give exactly one"));
+  options.bootstrap.address = options.bootstrap.file = "";
+  options.bootstrap.endpoints = {"127.0.0.1:1", "127.0.0.1:2"};
+  EXPECT_THAT(message(options), HasSubstr("2 endpoints for 1 ranks"));
+}
+
+TEST_F(CreateTest, OptionsThatDifferAreTold) {
+  auto made = Create(2, [&](int r) {
+    CommunicatorOptions options = Options(r, 2, r == 0 ? "tcp" : "shm");
+    options.bootstrap.timeout_seconds = 2;
+    return options;
+  });
+  for (const auto& one : made) {
+    ASSERT_FALSE(one.ok());
+    EXPECT_THAT(std::string(MessageOf(one.status())), HasSubstr("transport"));
+  }
+}
+
+}  // namespace
+}  // namespace tutti::collective
