@@ -4,8 +4,6 @@
 #include <malloc.h>
 
 #include <atomic>
-#include <cstdlib>
-#include <new>
 #include <thread>
 
 #include "tutti/base/error.h"
@@ -18,20 +16,7 @@
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/ops/update.h"
 #include "tutti/kernels/register.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}  // namespace
-
-// Counts what C++ allocates. Memory taken from the C library by other ways (aligned_alloc) and kept
-// shows in mallinfo2, which the test compares too.
-void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "tutti/testing/allocation_count.h"
 
 namespace tutti {
 namespace {
@@ -44,7 +29,7 @@ Initializer Filled(const Shape& shape, float value) {
           }};
 }
 
-class SteadyTest : public testing::Test {
+class SteadyTest : public ::testing::Test {
  protected:
   SteadyTest() { RegisterCpuKernels(); }
 };
@@ -64,10 +49,11 @@ TEST_F(SteadyTest, AWarmTrainingStepAllocatesNothing) {
   const std::vector<Output> fetches = {y};
   std::vector<Tensor> results(1);
   for (int i = 0; i < 3; ++i) session.RunInto(feeds, fetches, targets, results);
+  // mallinfo2 shows what was taken by other ways than operator new, and kept.
   const struct mallinfo2 before = mallinfo2();
-  const int64_t counted = allocations;
+  const int64_t counted = testing::AllocationCount();
   for (int i = 0; i < 10; ++i) session.RunInto(feeds, fetches, targets, results);
-  EXPECT_EQ(allocations - counted, 0);
+  EXPECT_EQ(testing::AllocationCount() - counted, 0);
   EXPECT_EQ(mallinfo2().uordblks, before.uordblks);
 }
 
