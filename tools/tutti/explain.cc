@@ -75,7 +75,11 @@ std::string Ending(const Story& story) {
     most.messages = std::max(most.messages, rank.messages);
     most.by_memory = std::max(most.by_memory, rank.by_memory);
   }
-  std::string text = Count(int64_t(story.rounds.size()) - 1, "round");
+  const auto rounds = int64_t(story.rounds.size()) - 1;
+  std::string text = Count(rounds, "round");
+  if (story.rounds_with_signals > rounds) {
+    text += fmt::format(" of data, {} of signals", story.rounds_with_signals - rounds);
+  }
   if (most.messages > 0) {
     text += fmt::format("; the busiest rank sends {:.4g} K in {} and receives {:.4g} K", most.sent,
                         Count(most.messages, "message"), most.received);

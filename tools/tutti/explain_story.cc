@@ -1,8 +1,8 @@
 // From a schedule to what happens in it.
 //
-// Rounds come from the step graph: a message is one round later than the latest thing that either
-// of its ends has to wait for. So the moves of one round do not depend on each other, and a round
-// is replayed by reading all that its moves take and only then writing what they bring.
+// Rounds come from the step graph, signals left out: a message is one round later than the latest
+// thing that its send had to wait for. The steps of a round are replayed in an order in which each
+// stands behind what it waits for, with the data of a message taken when it is sent.
 
 #include "tools/tutti/explain_story.h"
 
@@ -13,7 +13,6 @@
 #include <cmath>
 #include <iterator>
 #include <set>
-#include <span>
 
 #include "tutti/base/status.h"
 #include "tutti/collective/step_graph.h"
@@ -86,99 +85,89 @@ Holding Sum(const Holding& a, const Holding& b) {
   return sum;
 }
 
-// What a step moves. The receiving end tells of a message, so that each is told once.
-void AddMoves(const Schedule& schedule, const StepGraph& graph, int32_t id,
-              std::vector<Move>* moves) {
-  const StepGraph::Node& node = graph.node(id);
-  const Step& step = schedule.steps[node.rank][node.index];
-  const auto own = [&](Move::Kind kind, int source) {
-    moves->push_back({node.rank, node.rank, source, step.piece, kind, true});
-  };
-  switch (step.kind) {
-    case StepKind::kReceive:
-    case StepKind::kReceiveReduce: {
-      const StepGraph::Node& sender = graph.node(node.other);
-      const Step& send = schedule.steps[sender.rank][sender.index];
-      moves->push_back({sender.rank, node.rank, send.piece, step.piece,
-                        step.kind == StepKind::kReceive ? Move::Kind::kStore : Move::Kind::kAdd,
-                        false});
-      break;
-    }
-    case StepKind::kCopy:
-      own(Move::Kind::kStore, step.source);
-      break;
-    case StepKind::kReduce:
-      own(Move::Kind::kAdd, step.source);
-      break;
-    default:
-      break;
-  }
-}
-
-// One round's steps, read first and written then.
-class RoundReplay {
+// Replays steps into the memory and the moves of a round.
+class StoryReplay {
  public:
-  RoundReplay(const Schedule& schedule, const StepGraph& graph, Round* round)
-      : schedule_(schedule), graph_(graph), round_(round), before_(round->memory) {}
+  StoryReplay(const Schedule& schedule, const StepGraph& graph)
+      : schedule_(schedule), graph_(graph), sent_(size_t(graph.size())) {}
 
-  void Add(int32_t id) {
+  void Run(int32_t id, Round* round) {
     const StepGraph::Node& node = graph_.node(id);
     const Step& step = schedule_.steps[node.rank][node.index];
+    std::vector<Holding>& memory = round->memory[node.rank];
+    const auto from_own = [&](Move::Kind kind) {
+      Bring({node.rank, node.rank, step.source, step.piece, kind, true}, memory[step.source],
+            round);
+    };
     switch (step.kind) {
+      case StepKind::kSend:
+        sent_[id] = memory[step.piece];
+        break;
+      case StepKind::kReceive:
+        Receive(node, Move::Kind::kStore, round);
+        break;
+      case StepKind::kReceiveReduce:
+        Receive(node, Move::Kind::kAdd, round);
+        break;
+      case StepKind::kCopy:
+        from_own(Move::Kind::kStore);
+        break;
+      case StepKind::kReduce:
+        from_own(Move::Kind::kAdd);
+        break;
       case StepKind::kReduceFrom:
-        AddSum(node.rank, step, {&node.rank, 1});
+        SumSet(node.rank, step, round);
         break;
       case StepKind::kReduceToAll:
-        AddSum(node.rank, step, schedule_.sets[step.set]);
+        SumSet(node.rank, step, round);
+        StoreToSet(node.rank, step, round);
         break;
       case StepKind::kStoreTo:
-        for (const int32_t to : schedule_.sets[step.set]) {
-          if (to != node.rank) Store(node.rank, to, step.piece, before_[node.rank][step.piece]);
-        }
+        StoreToSet(node.rank, step, round);
         break;
-      default:
-        AddMessage(id);
+      case StepKind::kSignal:
+      case StepKind::kAwait:
+        break;
     }
   }
 
  private:
-  // The sum over the step's set, into the same piece of each of `targets`.
-  void AddSum(int32_t rank, const Step& step, std::span<const int32_t> targets) {
-    Holding sum;
-    for (const int32_t from : schedule_.sets[step.set]) {
-      sum = Sum(sum, before_[from][step.piece]);
+  static void Bring(const Move& move, const Holding& what, Round* round) {
+    Holding& target = round->memory[move.to][move.target];
+    target = move.kind == Move::Kind::kAdd ? Sum(target, what) : Holding(what);
+    round->moves.push_back(move);
+  }
+
+  void Receive(const StepGraph::Node& node, Move::Kind kind, Round* round) {
+    const StepGraph::Node& sender = graph_.node(node.other);
+    const Step& send = schedule_.steps[sender.rank][sender.index];
+    const Step& receive = schedule_.steps[node.rank][node.index];
+    Bring({sender.rank, node.rank, send.piece, receive.piece, kind, false}, sent_[node.other],
+          round);
+  }
+
+  // The rank's piece becomes the sum of the piece over the step's set.
+  void SumSet(int32_t rank, const Step& step, Round* round) {
+    const std::vector<int32_t>& set = schedule_.sets[step.set];
+    if (!std::binary_search(set.begin(), set.end(), rank)) round->memory[rank][step.piece] = {};
+    for (const int32_t from : set) {
       if (from == rank) continue;
-      round_->moves.push_back({from, rank, step.piece, step.piece, Move::Kind::kAdd, true});
-    }
-    for (const int32_t to : targets) {
-      if (to == rank) {
-        round_->memory[to][step.piece] = sum;
-      } else {
-        Store(rank, to, step.piece, sum);
-      }
+      Bring({from, rank, step.piece, step.piece, Move::Kind::kAdd, true},
+            round->memory[from][step.piece], round);
     }
   }
 
-  void Store(int32_t from, int32_t to, int32_t piece, const Holding& what) {
-    round_->moves.push_back({from, to, piece, piece, Move::Kind::kStore, true});
-    round_->memory[to][piece] = what;
-  }
-
-  void AddMessage(int32_t id) {
-    const size_t first = round_->moves.size();
-    AddMoves(schedule_, graph_, id, &round_->moves);
-    for (size_t i = first; i < round_->moves.size(); ++i) {
-      const Move& move = round_->moves[i];
-      const Holding& what = before_[move.from][move.source];
-      Holding& target = round_->memory[move.to][move.target];
-      target = move.kind == Move::Kind::kAdd ? Sum(target, what) : what;
+  void StoreToSet(int32_t rank, const Step& step, Round* round) {
+    for (const int32_t to : schedule_.sets[step.set]) {
+      if (to == rank) continue;
+      Bring({rank, to, step.piece, step.piece, Move::Kind::kStore, true},
+            round->memory[rank][step.piece], round);
     }
   }
 
   const Schedule& schedule_;
   const StepGraph& graph_;
-  Round* round_;
-  const std::vector<std::vector<Holding>> before_;
+  std::vector<Holding> sent_;  // by the node of the send
 };
 
 std::string NumbersToText(const std::vector<double>& values) {
@@ -196,16 +185,17 @@ int PlaceOf(const Schedule& schedule, int piece) {
 
 absl::StatusOr<Story> TellStory(Schedule schedule, const std::vector<std::vector<double>>& values) {
   TUTTI_ASSIGN_OR_RETURN(const StepGraph graph, StepGraph::Make(schedule));
-  const std::vector<int32_t> round_of = graph.Rounds();
+  const StepGraph::Rounds rounds = graph.CountRounds(false);
+  if (int32_t(rounds.order.size()) < graph.size()) {
+    return FailedPrecondition("schedule {}: {} of its {} steps never run", schedule.algorithm,
+                              graph.size() - int32_t(rounds.order.size()), graph.size());
+  }
+  // What a rank does within its memory before the first message is told with it.
   std::vector<std::vector<int32_t>> by_round;
-  for (int32_t id = 0; id < graph.size(); ++id) {
+  for (const int32_t id : rounds.order) {
     const StepKind kind = graph.node(id).kind;
     if (kind == StepKind::kSignal || kind == StepKind::kAwait) continue;
-    const auto round = size_t(round_of[id]);
-    if (round == 0) {
-      return FailedPrecondition("schedule {}: step {} of rank {} never runs", schedule.algorithm,
-                                graph.node(id).index, graph.node(id).rank);
-    }
+    const size_t round = std::max<size_t>(1, size_t(rounds.of[id]));
     if (by_round.size() < round) by_round.resize(round);
     by_round[round - 1].push_back(id);
   }
@@ -226,11 +216,14 @@ absl::StatusOr<Story> TellStory(Schedule schedule, const std::vector<std::vector
     }
   }
   story.rounds.push_back(std::move(start));
+  StoryReplay replay(story.schedule, graph);
   for (const std::vector<int32_t>& steps : by_round) {
     Round round{.memory = story.rounds.back().memory};
-    RoundReplay replay(story.schedule, graph, &round);
-    for (const int32_t id : steps) replay.Add(id);
+    for (const int32_t id : steps) replay.Run(id, &round);
     story.rounds.push_back(std::move(round));
+  }
+  for (const int32_t round : graph.CountRounds(true).of) {
+    story.rounds_with_signals = std::max(story.rounds_with_signals, round);
   }
   return story;
 }

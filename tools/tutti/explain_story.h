@@ -33,7 +33,7 @@ struct Move {
   bool by_memory;  // loaded or stored, not sent
 };
 
-// One round: what moves, all at once, and what every rank holds afterwards.
+// One round: what moves, and what every rank holds afterwards.
 struct Round {
   std::vector<Move> moves;
   std::vector<std::vector<Holding>> memory;  // [rank][piece]
@@ -43,6 +43,7 @@ struct Round {
 struct Story {
   collective::Schedule schedule;
   std::vector<Round> rounds;
+  int32_t rounds_with_signals = 0;  // as many as rounds, or more where signals take some
   bool has_values = false;
 };
 

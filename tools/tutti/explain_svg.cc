@@ -59,7 +59,11 @@ class Picture {
  public:
   Picture(const Story& story, const std::vector<int>& hosts)
       : story_(story), schedule_(story.schedule), hosts_(hosts) {
-    size_t longest = 0;
+    size_t longest = 0;  // text in a cell
+    size_t longest_name = 0;
+    for (int piece = 0; piece < schedule_.pieces(); ++piece) {
+      longest_name = std::max(longest_name, ShortNameOfPiece(schedule_, piece).size());
+    }
     for (const Round& round : story_.rounds) {
       for (const std::vector<Holding>& memory : round.memory) {
         for (int piece = 0; piece < schedule_.pieces(); ++piece) {
@@ -69,7 +73,8 @@ class Picture {
         }
       }
     }
-    cell_width_ = std::max({36, 7 * schedule_.ranks, 8 * static_cast<int>(longest) + 28});
+    cell_width_ = std::max({36, 7 * schedule_.ranks, 7 * static_cast<int>(longest_name) + 4,
+                            8 * static_cast<int>(longest) + 28});
     cell_width_ = std::min(cell_width_, 260);
     label_width_ = hosts_.empty() ? 52 : 100;
     arrows_width_ = 24 + 12 * std::min(schedule_.ranks, 12);

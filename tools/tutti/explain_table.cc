@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
 namespace tutti::tools {
 namespace {
@@ -151,34 +150,41 @@ class Table {
                    style_.color);
   }
 
-  // "chunk 2 → rank 1; chunk 0 ← ranks 1, 2": what the rank sends, and what it fetches for itself.
+  // "chunk 2 → rank 1; chunk 0 ← ranks 1, 2; chunk 1 + scratch 0": what the rank sends, what it
+  // fetches, and what it does in its own memory.
   std::string Phrase(const Round& round, int rank) const {
-    std::map<std::string, std::vector<std::string>>
-        parts;  // what moves; the ranks at the other end
-    std::vector<std::string> order;
-    const auto add = [&](const std::string& what, std::string who) {
-      if (parts[what].empty()) order.push_back(what);
-      parts[what].push_back(std::move(who));
+    struct Part {
+      std::string what;    // "chunk 2 →"
+      std::string behind;  // " as scratch 0"
+      std::vector<int> ranks;
     };
-    std::string phrase;
+    std::vector<Part> parts;
+    const auto add = [&](std::string what, std::string behind, int peer) {
+      for (Part& part : parts) {
+        if (part.what == what && part.behind == behind) return part.ranks.push_back(peer);
+      }
+      parts.push_back({std::move(what), std::move(behind), {peer}});
+    };
+    std::vector<std::string> own;
     for (const Move& move : round.moves) {
       const std::string source = NameOfPiece(schedule_, move.source);
       const std::string target = NameOfPiece(schedule_, move.target);
       const bool fetched = move.by_memory && move.kind == Move::Kind::kAdd;
       if (move.from == move.to && move.from == rank) {
-        phrase += fmt::format("{}{} {} {}", phrase.empty() ? "" : "; ", target,
-                              move.kind == Move::Kind::kAdd ? "+" : "=", source);
+        own.push_back(target + (fetched ? " + " : " = ") + source);
       } else if (fetched && move.to == rank) {
-        add(source + " ← ", std::to_string(move.from));
+        add(source + " ←", "", move.from);
       } else if (!fetched && move.from == rank) {
-        add(source + " → ", std::to_string(move.to) + (source == target ? "" : " as " + target));
+        add(source + " →", source == target ? "" : " as " + target, move.to);
       }
     }
-    for (const std::string& what : order) {
-      phrase += fmt::format("{}{}rank{} {}", phrase.empty() ? "" : "; ", what,
-                            parts[what].size() == 1 ? "" : "s", fmt::join(parts[what], ", "));
+    std::vector<std::string> all;
+    for (const Part& part : parts) {
+      all.push_back(fmt::format("{} rank{} {}{}", part.what, part.ranks.size() == 1 ? "" : "s",
+                                fmt::join(part.ranks, ", "), part.behind));
     }
-    return phrase;
+    all.insert(all.end(), own.begin(), own.end());
+    return fmt::format("{}", fmt::join(all, "; "));
   }
 
   void AddPhrasesBelow(const Round& round) {

@@ -30,6 +30,11 @@ std::string Costed(const CostOptions& options) {
   return text.ok() ? *text : "error: " + std::string(MessageOf(text.status()));
 }
 
+std::string TemporaryFile() {
+  return (std::filesystem::temp_directory_path() / fmt::format("explain_{}.svg", ::getpid()))
+      .string();
+}
+
 TEST(Explain, FollowsRealNumbersAroundTheRing) {
   EXPECT_EQ(Shown({.algorithm = "ring", .values = "2,4,6/1,2,3/4,8,12"}),
             R"(ring: chunks go around the circle of ranks: the fewest bytes per link
@@ -82,17 +87,24 @@ TEST(Explain, GoesToTheLeft) {
 }
 
 TEST(Explain, ShowsHostsMemoryAndServers) {
-  EXPECT_THAT(Shown({.algorithm = "direct", .ranks = 2}),
-              HasSubstr("  rank 0  +01      =01       chunk 0 ← rank 1; chunk 0 → rank 1\n"
-                        "  rank 1  =01      +01       chunk 1 ← rank 0; chunk 1 → rank 0\n\n"
-                        "1 round; the busiest rank loads and stores 1 K in peers' memory"));
+  EXPECT_THAT(
+      Shown({.algorithm = "direct", .ranks = 2}),
+      HasSubstr(
+          "  rank 0  +01      =01       chunk 0 ← rank 1; chunk 0 → rank 1\n"
+          "  rank 1  =01      +01       chunk 1 ← rank 0; chunk 1 → rank 0\n\n"
+          "1 round of data, 2 of signals; the busiest rank loads and stores 1 K in peers' memory"));
   EXPECT_THAT(Shown({.algorithm = "hierarchical", .hosts = {0, 0, 1, 1}}),
               HasSubstr("  rank 2 host 1  ··2·     ··2·     ··2·     ··2·\n"));
   EXPECT_THAT(Shown({.algorithm = "parameter-server", .ranks = 3, .own_hosts = true}),
-              HasSubstr("round 2    chunk 0\n"
-                        "  rank 0   0··\n"
+              HasSubstr("round 1    chunk 0\n"
+                        "  rank 0   0··      chunk 0 → rank 2\n"
                         "  rank 1   ·1·      chunk 0 → rank 2\n"
                         "  rank 2  +01·\n"));
+}
+
+TEST(Explain, TellsOfScratchAndOfTheRanksOwnWork) {
+  EXPECT_THAT(Shown({.algorithm = "exchange", .ranks = 2}, {.width = 200}),
+              HasSubstr("chunk 0 → rank 1 as scratch 0; chunk 0 + scratch 0\n"));
 }
 
 TEST(Explain, FitsIntoTheWidth) {
@@ -126,8 +138,7 @@ TEST(Explain, PrintsTheScheduleAndWhatWasProved) {
 }
 
 TEST(Explain, DrawsAPicture) {
-  const std::string path =
-      (std::filesystem::temp_directory_path() / fmt::format("explain_{}.svg", ::getpid())).string();
+  const std::string path = TemporaryFile();
   EXPECT_EQ(Shown({.algorithm = "ring", .values = "2,4,6/1,2,3/4,8,12", .svg = path}),
             "wrote " + path + "\n");
   std::stringstream file;
@@ -147,6 +158,34 @@ TEST(Explain, DrawsAPicture) {
   EXPECT_EQ(arrows, 12u);  // three in each of four rounds
   EXPECT_EQ(Shown({.algorithm = "ring", .svg = "/nonexistent/x.svg"}),
             "error: --svg /nonexistent/x.svg: cannot be written: No such file or directory");
+}
+
+// docs/algorithms.md shows them.
+TEST(Explain, ThePicturesInTheDocumentsAreThoseOfTheAlgorithms) {
+  const auto contents = [](const std::string& path) {
+    std::stringstream text;
+    text << std::ifstream(path).rdbuf();
+    return text.str();
+  };
+  const ExplainOptions pictures[] = {
+      {.algorithm = "exchange", .ranks = 3},
+      {.algorithm = "direct", .ranks = 3},
+      {.algorithm = "ring", .ranks = 4},
+      {.algorithm = "halving-doubling", .ranks = 5},
+      {.algorithm = "tree", .ranks = 6},
+      {.algorithm = "hierarchical", .hosts = {0, 0, 1, 1}},
+      {.algorithm = "parameter-server", .ranks = 4, .own_hosts = true},
+  };
+  const std::string path = TemporaryFile();
+  for (ExplainOptions options : pictures) {
+    options.svg = path;
+    EXPECT_EQ(Shown(options), "wrote " + path + "\n");
+    EXPECT_TRUE(contents(path) ==
+                contents(fmt::format("{}/{}.svg", TUTTI_PICTURES, options.algorithm)))
+        << "docs/algorithms/" << options.algorithm << ".svg is not what tutti explain "
+        << options.algorithm << " --svg draws for these options; draw it again";
+  }
+  std::filesystem::remove(path);
 }
 
 TEST(Explain, EveryAlgorithmEndsWithTheSumOnEveryRank) {
@@ -228,10 +267,10 @@ algorithm                     rounds     sends  receives    reduce     share    
 ring                              18   2.16 GB   2.16 GB    1.08 s    1.08 s    2.16 s
 )"));
   EXPECT_THAT(text, HasSubstr(R"(
-parameter-server, 10 servers      10   2.16 GB   2.16 GB    1.08 s    1.08 s    2.16 s
+parameter-server, 10 servers       2   2.16 GB   2.16 GB    1.08 s    1.08 s    2.16 s
 )"));
   EXPECT_THAT(text, HasSubstr(R"(
-parameter-server, 1 server        10   10.8 GB   10.8 GB    10.8 s    10.8 s    21.6 s
+parameter-server, 1 server         2   10.8 GB   10.8 GB    10.8 s    10.8 s    21.6 s
 direct                        needs memory that all ranks share; these are on several hosts
 
 sends, receives: the busiest rank. reduce: until the last sum is made (to a server: the push);

@@ -19,8 +19,9 @@
 //   - A signal takes the latency of its route and nothing else.
 //
 // On equal links of bandwidth B and latency l this gives the closed forms that everybody knows: for
-// the ring 2(N-1)/N K/B + 2(N-1) l, for one parameter server beside a worker 2(N-1) K/B + 2 l, for
-// direct over shared memory 2NK divided by what the memory moves a second. The tests compare them.
+// the ring 2(N-1)/N K/B + 2(N-1) l; for one parameter server beside a worker (N-1) (K/B + l) to
+// push, as it adds up one after the other, and (N-1) K/B + l to pull; for direct over shared memory
+// 2NK divided by what the memory moves a second. The tests compare them.
 
 #include "tutti/collective/cost.h"
 
@@ -284,7 +285,7 @@ absl::StatusOr<Prediction> Replay::Predict(int64_t bytes) const {
 
 int64_t Replay::Rounds() const {
   int32_t rounds = 0;
-  for (const int32_t round : program_->graph.Rounds()) rounds = std::max(rounds, round);
+  for (const int32_t round : program_->graph.CountRounds(true).of) rounds = std::max(rounds, round);
   return rounds;
 }
 

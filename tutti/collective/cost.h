@@ -35,8 +35,8 @@ class Replay {
   // are taken as equally large. FAILED_PRECONDITION if the schedule deadlocks.
   absl::StatusOr<Prediction> Predict(int64_t bytes) const;
 
-  // The longest chain of messages and memory steps, each of which waits for the one before; signals
-  // do not count.
+  // The longest chain of messages, signals and memory steps, each of which waits for the one
+  // before: Work::rounds, but linear in the number of steps and without the rest.
   int64_t Rounds() const;
 
  private:

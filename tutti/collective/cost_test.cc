@@ -55,10 +55,13 @@ TEST(Cost, RingAddsTheReductionUnlessSegmentsHideIt) {
 
 TEST(Cost, OneServerBesideAWorkerTakesAllButOneTwice) {
   const int n = 10;
-  const Prediction server =
-      Predicted(Made("parameter-server", {.ranks = n}), UniformCosts(n, {kBandwidth, 0}));
+  const Schedule schedule = Made("parameter-server", {.ranks = n});
+  const Prediction server = Predicted(schedule, UniformCosts(n, {kBandwidth, 0}));
   EXPECT_NEAR(server.reduced, 10.8, 1e-6);
   EXPECT_NEAR(server.seconds, 21.6, 1e-6);
+  const Prediction late = Predicted(schedule, UniformCosts(n, {kBandwidth, kLatency}));
+  EXPECT_NEAR(late.reduced, 10.8 + (n - 1) * kLatency, 1e-9);
+  EXPECT_NEAR(late.seconds, 21.6 + n * kLatency, 1e-9);
 }
 
 TEST(Cost, ServersOnHostsOfTheirOwnShareTheTraffic) {
@@ -68,11 +71,8 @@ TEST(Cost, ServersOnHostsOfTheirOwnShareTheTraffic) {
     const Schedule schedule =
         Made("parameter-server", {.ranks = n, .servers = servers, .own_hosts = true});
     const Prediction predicted = Predicted(schedule, UniformCosts(n, {kBandwidth, 0}));
-    // Workers send in the same order and meet at one server after the other, so the last server
-    // starts late: 2NK/(S B) is what the busiest link needs at least.
     const double bound = 2.0 * workers * kBytes / (servers * kBandwidth);
-    EXPECT_GE(predicted.seconds, bound * 0.999) << servers;
-    EXPECT_LE(predicted.seconds, bound * (servers == 1 ? 1.001 : 1.6)) << servers;
+    EXPECT_NEAR(predicted.seconds, bound, 1e-6) << servers;
   }
 }
 

@@ -162,40 +162,38 @@ void StepGraph::Index(std::span<const std::pair<int32_t, int32_t>> edges) {
   }
 }
 
-std::vector<int32_t> StepGraph::Rounds() const {
+StepGraph::Rounds StepGraph::CountRounds(bool signals) const {
   const auto count = static_cast<size_t>(size());
-  std::vector<int32_t> rounds(count,
-                              0);  // until a node runs: the latest round of what it waited for
+  std::vector<int32_t> start(count, 0);  // the end of the last of what a node waits for
   std::vector<int32_t> waits(count);
   std::vector<char> ready(count, 0);
-  std::vector<int32_t> done;
-  const auto run = [&](size_t id, int32_t round) {
-    rounds[id] = round;
-    done.push_back(static_cast<int32_t>(id));
+  Rounds rounds{.of = std::vector<int32_t>(count, 0), .order = {}};
+  const auto run = [&](size_t id, int32_t end) {
+    rounds.of[id] = end;
+    rounds.order.push_back(static_cast<int32_t>(id));
   };
-  // A message runs when both its ends are ready; a signal does not wait for its await.
+  // A send runs when it is ready; a receive when, besides, its send has run.
   const auto become_ready = [&](size_t id) {
     const Node& node = nodes_[id];
-    if (node.other == kNone) return run(id, rounds[id] + 1);
     ready[id] = 1;
-    if (node.kind == StepKind::kSignal) run(id, rounds[id]);
-    const auto other = static_cast<size_t>(node.other);
-    if (!ready[other]) return;
-    const bool carries = node.kind != StepKind::kSignal && node.kind != StepKind::kAwait;
-    const int32_t round = std::max(rounds[id], rounds[other]) + carries;
-    if (carries || IsReceive(node.kind)) run(id, round);
-    if (carries || IsSend(node.kind)) run(other, round);
+    const bool local = node.kind == StepKind::kCopy || node.kind == StepKind::kReduce;
+    if (node.other == kNone) return run(id, start[id] + !local);
+    const size_t send = IsSend(node.kind) ? id : static_cast<size_t>(node.other);
+    const auto receive = static_cast<size_t>(nodes_[send].other);
+    const bool signal = nodes_[send].kind == StepKind::kSignal;
+    const int32_t arrival = start[send] + (signal ? signals : 1);
+    if (send == id) run(send, signal ? start[send] : arrival);
+    if (ready[send] && ready[receive]) run(receive, std::max(arrival, start[receive]));
   };
   for (size_t id = 0; id < count; ++id) {
     waits[id] = nodes_[id].waits;
     if (waits[id] == 0) become_ready(id);
   }
-  while (!done.empty()) {
-    const auto id = static_cast<size_t>(done.back());
-    done.pop_back();
-    for (const int32_t later : Next(static_cast<int32_t>(id))) {
+  for (size_t i = 0; i < rounds.order.size(); ++i) {
+    const int32_t id = rounds.order[i];
+    for (const int32_t later : Next(id)) {
       const auto at = static_cast<size_t>(later);
-      rounds[at] = std::max(rounds[at], rounds[id]);
+      start[at] = std::max(start[at], rounds.of[static_cast<size_t>(id)]);
       if (--waits[at] == 0) become_ready(at);
     }
   }

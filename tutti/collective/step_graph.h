@@ -36,11 +36,15 @@ class StepGraph {
     return {next_.data() + node[0].next, next_.data() + node[1].next};
   }
 
-  // By node, the round it belongs to, from 1: one more than the latest round of what it has to wait
-  // for. Both ends of a message are in the same round. A signal is in the round of what it waits
-  // for, or 0, and an await in that of its signal: they carry nothing. A step that a deadlock keeps
-  // from running is in round 0.
-  std::vector<int32_t> Rounds() const;
+  struct Rounds {
+    std::vector<int32_t> of;     // by node: the number of the round at whose end it is done
+    std::vector<int32_t> order;  // nodes that run, each behind all that it waits for
+  };
+  // Rounds as CountWork counts them: a message and a memory step take one, from the start of the
+  // send, and wait for nothing but what MustWait says; copies and sums within a rank take none. So
+  // a rank may receive many messages in one round. With `signals` they take a round too; without,
+  // none, as they carry nothing. Nodes that a deadlock keeps from running are not in `order`.
+  Rounds CountRounds(bool signals) const;
 
  private:
   // Lists the edges, (earlier, later), by their earlier node.
