@@ -77,6 +77,7 @@ void RunJob(const AllReduceBench& bench, const std::string& program, int ranks,
     add("wire", bench.wire);
     add("seconds", fmt::format("{}", bench.seconds));
     if (bench.json) words.push_back("--json");
+    if (bench.explain) words.push_back("--explain");
     children.push_back(Spawn(program, std::move(words)));
   }
   int failed = -1;

@@ -17,6 +17,7 @@ struct AllReduceBench {
   std::string wire = "as-is";
   double seconds = 0.2;  // of timed calls for each size, about
   bool json = false;
+  bool explain = false;  // print why the algorithm was chosen, as text on stderr
 
   // One rank of a job; negative: all of them are started.
   int rank = -1;

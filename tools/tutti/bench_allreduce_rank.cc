@@ -175,7 +175,13 @@ void AllReduceRank(const AllReduceBench& bench) {
                                                                        .job = "tutti-bench"},
                                                          .transport = bench.transports.at(0)}));
   Measurement measurement(*communicator, bench);
-  for (int64_t bytes : sizes) measurement.Run(bytes);
+  for (int64_t bytes : sizes) {
+    if (bench.explain && bench.rank == 0) {
+      fmt::print(stderr, "{}",
+                 communicator->world().Explain(collective::Operation::kAllReduce, bytes));
+    }
+    measurement.Run(bytes);
+  }
 }
 
 }  // namespace tutti::tools

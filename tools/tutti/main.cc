@@ -125,6 +125,7 @@ int Main(int argc, char** argv) {
   allreduce->add_option("--reduction", collective.reduction,
                         "sum, mean, min, max or product (sum)");
   allreduce->add_option("--wire", collective.wire, "as-is, bfloat16 or float16 (as-is)");
+  allreduce->add_flag("--explain", collective.explain, "Tell why the algorithm was chosen");
   allreduce->add_option("--rank", collective.rank, "Be one rank of a job, with --size");
   allreduce->add_option("--size", collective.size, "Ranks of that job");
   allreduce->add_option("--address", collective.address, "Where its rank 0 listens, host:port");

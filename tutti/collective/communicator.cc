@@ -8,6 +8,7 @@
 #include "tutti/collective/engine_communicator.h"
 #include "tutti/collective/job_links.h"
 #include "tutti/collective/star_control.h"
+#include "tutti/collective/tuner.h"
 #include "tutti/net/star.h"
 
 namespace tutti::collective {
@@ -70,7 +71,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
         return std::make_unique<DefaultSelector>(ShapeOf(hosts));
       });
   control->Serve(serving);
+  net::Star& links_star = control->star();
   communicator->SetControl(std::move(control));
+  if (options.tune && bootstrap.size > 1) {
+    TUTTI_ASSIGN_OR_RETURN(const LinkFigures figures, FiguresForAll(*communicator, links.hosts,
+                                                                    options.transport, links_star));
+    communicator->Choose([figures](std::span<const int>, std::span<const int> hosts) {
+      return std::make_unique<TunedSelector>(figures, hosts);
+    });
+  }
   return communicator;
 }
 

@@ -22,6 +22,7 @@ class CreateTest : public testing::TestWithParam<const char*> {
     folder_ = std::filesystem::temp_directory_path() /
               ("tutti-create-" + std::to_string(::getpid()) + "-" + std::to_string(++made_));
     std::filesystem::create_directory(folder_);
+    ::setenv("XDG_CACHE_HOME", folder_.c_str(), 1);
   }
   ~CreateTest() override { std::filesystem::remove_all(folder_); }
 
@@ -59,6 +60,9 @@ class CreateTest : public testing::TestWithParam<const char*> {
  private:
   static inline int made_ = 0;
   std::filesystem::path folder_;
+
+ protected:
+  std::string first_reason_;
 };
 
 TEST_P(CreateTest, AllAlgorithmsSum) {
@@ -107,6 +111,23 @@ TEST_P(CreateTest, RanksThatDisagreeAllLearnOfIt) {
     EXPECT_THAT(std::string(MessageOf(status)), HasSubstr("all-reduce \"grads/b3\", step 7"));
     EXPECT_THAT(std::string(MessageOf(status)), HasSubstr("rank 2 gives 1001 float32"));
   });
+}
+
+TEST_P(CreateTest, FiguresOfLinksAreKeptAndGiveReasons) {
+  for (bool kept : {false, true}) {
+    RanksUnderTest ranks = Ranks(2, GetParam());
+    std::vector<std::string> reasons(2);
+    for (int r = 0; r < 2; ++r) {
+      reasons[r] = ranks[r].world().Explain(Operation::kAllReduce, 64 << 20);
+    }
+    EXPECT_EQ(reasons[0], reasons[1]);
+    EXPECT_THAT(reasons[0], HasSubstr("all-reduce of 67.11 MB, 2 ranks on"));
+    EXPECT_THAT(reasons[0], HasSubstr("predicted"));
+    if (kept) {
+      EXPECT_EQ(reasons[0], first_reason_);
+    }
+    first_reason_ = reasons[0];
+  }
 }
 
 TEST_P(CreateTest, OneThatLeavesTooEarlyIsNamed) {

@@ -21,7 +21,13 @@ EngineCommunicator::EngineCommunicator(std::unique_ptr<Engine> engine, std::vect
   state->set_world();
   auto added = engine_->AddGroup(std::move(state));
   TUTTI_CHECK(added.ok());
-  world_ = std::make_unique<EngineGroup>(engine_.get(), *added);
+  world_state_ = *added;
+  world_ = std::make_unique<EngineGroup>(engine_.get(), world_state_);
+}
+
+void EngineCommunicator::Choose(SelectorMaker make_selector) {
+  make_selector_ = std::move(make_selector);
+  world_state_->set_selector(make_selector_(world_state_->ranks(), hosts_));
 }
 
 EngineCommunicator::~EngineCommunicator() {

@@ -26,6 +26,8 @@ class EngineCommunicator final : public Communicator {
   // the engine.
   void SetControl(std::unique_ptr<Control> control) { control_ = std::move(control); }
   ~EngineCommunicator() override;
+  // How groups choose from here on, the world included. Before there are other groups, or threads.
+  void Choose(SelectorMaker make_selector);
 
   Engine& engine() { return *engine_; }
   int rank() const override { return engine_->rank(); }
@@ -45,7 +47,8 @@ class EngineCommunicator final : public Communicator {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<Control> control_;
   const std::vector<int> hosts_;
-  const SelectorMaker make_selector_;
+  SelectorMaker make_selector_;
+  GroupState* world_state_ = nullptr;
   std::unique_ptr<EngineGroup> world_;
 };
 

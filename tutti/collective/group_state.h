@@ -34,6 +34,7 @@ class GroupState {
   bool is_world() const { return is_world_; }
   void set_world() { is_world_ = true; }
   const Selector& selector() const { return *selector_; }
+  void set_selector(std::unique_ptr<Selector> selector) { selector_ = std::move(selector); }
   const GroupShape& shape() const { return shape_; }
 
   // The program of this rank, compiled at the first call.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <set>
 #include <span>
 
@@ -44,7 +45,20 @@ GroupShape ShapeOf(std::span<const int> hosts) {
   return {.ranks = static_cast<int>(hosts.size()), .hosts = static_cast<int>(distinct.size())};
 }
 
+DefaultSelector::DefaultSelector(const GroupShape& shape) : shape_(shape) {
+  for (size_t operation = 1; operation < table_.size(); ++operation) {
+    for (int bits = 0; bits < 64; ++bits) {
+      const int64_t bytes = bits == 0 ? 0 : int64_t{1} << (bits - 1);
+      table_[operation][bits] = ByRule(static_cast<Operation>(operation), bytes);
+    }
+  }
+}
+
 Choice DefaultSelector::Choose(Operation operation, int64_t bytes) const {
+  return table_[static_cast<size_t>(operation)][std::bit_width(static_cast<uint64_t>(bytes))];
+}
+
+Choice DefaultSelector::ByRule(Operation operation, int64_t bytes) const {
   Choice choice;
   for (std::string_view name : Preferences(operation, bytes, shape_)) {
     const auto algorithm = FindAlgorithm(name);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -39,12 +40,16 @@ class Selector {
 // Rules that hold on most machines, where nothing was measured.
 class DefaultSelector final : public Selector {
  public:
-  explicit DefaultSelector(const GroupShape& shape) : shape_(shape) {}
+  explicit DefaultSelector(const GroupShape& shape);
   Choice Choose(Operation operation, int64_t bytes) const override;
   std::string Explain(Operation operation, int64_t bytes) const override;
 
  private:
+  Choice ByRule(Operation operation, int64_t bytes) const;
+
   GroupShape shape_;
+  // By operation and the number of bits of the size.
+  std::array<std::array<Choice, 65>, 10> table_;
 };
 
 // Pieces a chunk is cut into so that transfer and reduction overlap.

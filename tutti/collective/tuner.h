@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tutti/collective/algorithms/algorithm.h"
+#include "tutti/collective/link_probe.h"
+#include "tutti/collective/selector.h"
+#include "tutti/net/star.h"
+#include "tutti/topology/link_costs.h"
+
+namespace tutti::collective {
+
+// Chooses the algorithm with the least predicted time, given what the links cost. Predictions are
+// made when a size is first asked for, and kept. The same costs give the same choices on every
+// rank. Under the engine's lock.
+class TunedSelector final : public Selector {
+ public:
+  // `hosts`: the host of each rank of the group.
+  TunedSelector(const LinkFigures& figures, std::span<const int> hosts);
+  Choice Choose(Operation operation, int64_t bytes) const override;
+  std::string Explain(Operation operation, int64_t bytes) const override;
+
+ private:
+  struct Candidate {
+    Choice choice;
+    double seconds;
+  };
+  bool WorthPredicting(const Algorithm& algorithm, Operation operation, int64_t bytes) const;
+  // All that can do it, the cheapest first.
+  std::vector<Candidate> Candidates(Operation operation, int64_t bytes) const;
+
+  const std::vector<int> hosts_;
+  const GroupShape shape_;
+  const topology::LinkCosts costs_;
+  const DefaultSelector by_rule_;  // for groups that are too large to be replayed
+  // By operation and the number of bits of the size.
+  mutable std::array<std::array<std::optional<Choice>, 65>, 10> chosen_;
+};
+
+// The figures that all ranks choose by: rank 0's of an earlier job on the same machines if it has
+// kept some, else measured here. They are the same on all ranks.
+absl::StatusOr<LinkFigures> FiguresForAll(Communicator& communicator, std::span<const int> hosts,
+                                          std::string_view transport, net::Star& star);
+
+}  // namespace tutti::collective

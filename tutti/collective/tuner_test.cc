@@ -1,0 +1,75 @@
+#include "tutti/collective/tuner.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tutti::collective {
+namespace {
+
+using ::testing::HasSubstr;
+
+// A host as it is measured on a quiet machine, and a network of 1 Gbit/s.
+constexpr LinkFigures kFigures = {.memory_latency = 0.4e-6,
+                                  .memory_byte = 0.1e-9,
+                                  .memory_pass = 0.03e-9,
+                                  .host_memory_pass = 0.03e-9,
+                                  .socket_latency = 50e-6,
+                                  .socket_byte = 8e-9,
+                                  .reduce_byte = 0.03e-9};
+
+std::string Chosen(const std::vector<int>& hosts, Operation operation, int64_t bytes) {
+  return TunedSelector(kFigures, hosts).Choose(operation, bytes).algorithm.Name();
+}
+
+TEST(Tuner, ExchangesTheSmallAndSharesTheLargeInMemory) {
+  EXPECT_EQ(Chosen({0, 0}, Operation::kAllReduce, 4), "exchange");
+  EXPECT_EQ(Chosen({0, 0}, Operation::kAllReduce, 1024), "exchange");
+  EXPECT_EQ(Chosen({0, 0}, Operation::kAllReduce, 64 << 10), "direct");
+  EXPECT_EQ(Chosen({0, 0, 0, 0}, Operation::kAllReduce, 64 << 20), "direct");
+}
+
+TEST(Tuner, SendsLargeDataRoundTheRingBetweenHosts) {
+  EXPECT_EQ(Chosen({0, 1, 2, 3}, Operation::kAllReduce, 64 << 20), "ring");
+  EXPECT_NE(Chosen({0, 1, 2, 3}, Operation::kAllReduce, 64), "ring");
+}
+
+TEST(Tuner, GoesThroughTheHostWhereThereAreSeveralRanksOnEach) {
+  EXPECT_EQ(Chosen({0, 0, 1, 1}, Operation::kAllReduce, 64 << 20), "hierarchical");
+}
+
+TEST(Tuner, ChoosesSomethingForEveryOperationAndSize) {
+  for (const std::vector<int>& hosts :
+       {std::vector<int>{0}, {0, 0, 0}, {0, 1, 2}, {0, 0, 1}, std::vector<int>(40, 0)}) {
+    const TunedSelector selector(kFigures, hosts);
+    for (int operation = 1; operation <= 9; ++operation) {
+      for (int64_t bytes : {0L, 1L, 1000L, 1L << 20, 1L << 33}) {
+        const Choice choice = selector.Choose(static_cast<Operation>(operation), bytes);
+        EXPECT_TRUE(
+            CheckChoice(choice.algorithm, static_cast<Operation>(operation), ShapeOf(hosts)).ok());
+        EXPECT_GE(choice.segments, 1);
+      }
+    }
+  }
+}
+
+TEST(Tuner, Explains) {
+  const std::string text =
+      TunedSelector(kFigures, std::vector<int>{0, 1, 2, 3}).Explain(Operation::kAllReduce, 1 << 20);
+  EXPECT_THAT(text, HasSubstr("all-reduce of 1.049 MB, 4 ranks on 4 hosts: "));
+  EXPECT_THAT(text, HasSubstr("halving-doubling"));
+  EXPECT_THAT(text, HasSubstr("ms predicted"));
+}
+
+TEST(LinkFigures, TextComesBack) {
+  const auto back = ParseLinkFigures(ToText(kFigures));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(*back, kFigures);
+  for (const char* text :
+       {"", "links", "links 1 2 3 4 5 6", "links 1 2 3 4 5 6 x", "links 1 2 3 4 5 6 -7",
+        "links 1 2 3 4 5 6 7 8", "links 1 2 3 4 5 6 nan"}) {
+    EXPECT_FALSE(ParseLinkFigures(text).ok()) << text;
+  }
+}
+
+}  // namespace
+}  // namespace tutti::collective
