@@ -91,6 +91,7 @@ class Engine {
 
   // engine_progress.cc: drivers
   bool Progress();
+  bool TakeMessages();
   void Idle();  // now and then, when nothing moves
   void Drive(Lock& lock, const Handle::Impl& handle);
   void Sleep(Lock& lock);
@@ -131,7 +132,8 @@ class Engine {
   absl::Status expected_;  // what was found out here; a verdict on it is waited for
   int expected_peer_ = -1;
   int64_t verdict_deadline_ = 0;
-  std::vector<absl::Status> broken_;  // by rank
+  std::vector<absl::Status> broken_;              // by rank
+  std::vector<net::Transport::BrokenLink> gone_;  // to be looked at
 
   std::condition_variable changed_;  // an operation is done, or the driver has left
   bool driven_ = false;

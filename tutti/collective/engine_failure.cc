@@ -26,15 +26,16 @@ void Engine::OnBroken(const net::Transport::BrokenLink& broken) {
   broken_[broken.peer] = broken.status;
   // A rank that nobody needs any more may go.
   const bool needed = std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
-    return entry.second->Concerns(broken.peer);
+    return entry.second->Needs(broken.peer);
   });
   if (needed) Lost(broken.peer, broken.status);
 }
 
 void Engine::Left(int peer, const absl::Status& status) {
-  Lock lock(links_->mutex);
-  OnBroken({peer, status});
-  Unlock(lock);
+  {
+    const Lock lock(links_->mutex);
+    gone_.push_back({peer, status});
+  }
   transport_->Wake();
 }
 

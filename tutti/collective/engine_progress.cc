@@ -1,4 +1,5 @@
 #include <chrono>
+#include <utility>
 
 #include "tutti/base/clock.h"
 #include "tutti/collective/engine.h"
@@ -19,17 +20,25 @@ constexpr int kLooks = 20;
 
 }  // namespace
 
-bool Engine::Progress() {
+bool Engine::TakeMessages() {
   bool moved = transport_->Progress();
   net::Transport::ShortMessage message;
   while (transport_->NextShort(&message)) {
     moved = true;
     OnShort(message);
   }
+  return moved;
+}
+
+bool Engine::Progress() {
+  bool moved = TakeMessages();
   net::Transport::BrokenLink broken;
-  while (transport_->NextBroken(&broken)) {
+  while (transport_->NextBroken(&broken)) gone_.push_back(broken);
+  if (!gone_.empty()) {
+    // What a rank sent before it went may have come since the last look.
     moved = true;
-    OnBroken(broken);
+    TakeMessages();
+    for (const net::Transport::BrokenLink& link : std::exchange(gone_, {})) OnBroken(link);
   }
   return RunWork() || moved;
 }

@@ -285,10 +285,23 @@ void OpenOperation::Fail(int peer, absl::Status status) {
   MakeRunnable();
 }
 
-bool OpenOperation::Concerns(int peer) const {
-  return started() &&
-         std::any_of(program_->peers.begin(), program_->peers.end(),
-                     [&](const Program::Peer& p) { return WorldRank(p.rank) == peer; });
+bool OpenOperation::Needs(int peer) const {
+  if (!started()) return false;
+  const auto place =
+      std::find_if(program_->peers.begin(), program_->peers.end(),
+                   [&](const Program::Peer& p) { return WorldRank(p.rank) == peer; });
+  if (place == program_->peers.end()) return false;
+  if (!peers_[peer].greeted) return true;
+  const bool last_round = window_begin_ + window_ >= total_;
+  if (phase_ < Phase::kSteps || !last_round) return true;
+  uint32_t awaits = 0;
+  for (size_t i = 0; phase_ == Phase::kSteps && i < program_->steps.size(); ++i) {
+    const ProgramStep& step = program_->steps[i];
+    if (step.kind == StepKind::kAwait && step.peer == place->rank && waits_[i] != kStepDone) {
+      ++awaits;
+    }
+  }
+  return awaits > peers_[peer].signals;
 }
 
 std::vector<int> OpenOperation::WaitsFor() const {

@@ -112,7 +112,9 @@ class OpenOperation {
 
   // The world ranks that it waits for, as far as can be seen here.
   std::vector<int> WaitsFor() const;
-  bool Concerns(int peer) const;  // by world rank
+  // Whether it waits for a greeting or signals of this world rank that have not come. (Messages
+  // that cannot come end with an error by themselves.)
+  bool Needs(int peer) const;
 
   // Makes the slot ready for another operation. REQUIRES: no request of it is open.
   void Reset();
@@ -131,6 +133,7 @@ class OpenOperation {
     kClosing,
     kDone
   };
+  static constexpr uint32_t kStepDone = UINT32_MAX;
   struct StepRequest final : net::Request {
     void Done(const absl::Status& status) override;
     void Take(size_t offset, net::ConstBytes piece) override;
@@ -209,7 +212,7 @@ class OpenOperation {
   double scale_ = 1;                   // applied where sums are made
 
   // The steps.
-  std::vector<uint32_t> waits_;
+  std::vector<uint32_t> waits_;  // steps that a step still waits for; kStepDone after it
   std::vector<StepRequest> requests_;
   std::vector<uint32_t> light_, heavy_;  // queues
   size_t light_head_ = 0, heavy_head_ = 0;

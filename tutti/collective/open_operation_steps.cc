@@ -43,6 +43,7 @@ void OpenOperation::Push(uint32_t step) {
 void OpenOperation::Complete(uint32_t index) {
   const ProgramStep& step = program_->steps[index];
   ++steps_done_;
+  waits_[index] = kStepDone;
   if (rounds() && step.piece >= 0 && step.kind != StepKind::kSend) packed_valid_[step.piece] = 0;
   for (uint32_t i = 0; i < step.dependents; ++i) {
     const uint32_t dependent = program_->dependents[step.first_dependent + i];
