@@ -507,7 +507,8 @@ TEST_P(TransportSuite, LosesNoWakeUp) {
   std::thread other([&] { play(1); });
   play(0);
   other.join();
-  RecordProperty("late", late.load());
+  // Half of the waits fall asleep. One that nobody wakes ends by itself in the end: late.
+  EXPECT_LT(late.load(), static_cast<int>(kRounds) / 8);
 }
 
 // Ranks on threads of their own exchange random messages, in random order.

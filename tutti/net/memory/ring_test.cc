@@ -89,23 +89,31 @@ TEST_F(RingTest, CarriesMessagesOfRandomLengthAcrossThreads) {
   EXPECT_FALSE(consumer.Ready());
 }
 
-// Payload lies where sequences are looked for; one that holds what a naive sequence would be must
-// not be taken for a message.
+// Payload lies where the sequences of the next round are looked for. Here it counts cells, as a
+// sequence without a key would: it must not be taken for a message.
 TEST_F(RingTest, TakesNoPayloadForAMessage) {
   RingProducer producer(mailbox_.ring(0));
   RingConsumer consumer(mailbox_.ring(0));
   RingConsumer::Message message;
-  for (uint64_t round = 0; round < 10 * kCells; ++round) {
-    // Numbers that count up with the cells, over two cells and a half.
-    std::vector<uint64_t> numbers(20);
-    for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = round * 3 + i / 8;
-    std::vector<std::byte> payload(numbers.size() * 8);
-    std::memcpy(payload.data(), numbers.data(), payload.size());
-    ASSERT_TRUE(Write(producer, payload, round));
+  uint64_t position = 0;
+  for (uint64_t i = 0; i < 10 * kCells; ++i) {
+    // Every seventh is one cell long, so that each round begins its messages at other cells.
+    const uint64_t cells = i % 7 == 0 ? 1 : 3;
+    const uint64_t to_end = kCells - position % kCells;
+    if (to_end < cells) position += to_end;
+    std::vector<uint64_t> words(cells == 1 ? 0 : 20);
+    if (cells > 1) {
+      words[5] = position + 1 + kCells;  // lies at the start of the second cell
+      words[13] = position + 2 + kCells;
+    }
+    std::vector<std::byte> payload(words.size() * sizeof(uint64_t));
+    if (cells > 1) std::memcpy(payload.data(), words.data(), payload.size());
+    ASSERT_TRUE(Write(producer, payload, i));
+    position += cells;
     ASSERT_EQ(consumer.Peek(&message), RingConsumer::Found::kMessage);
-    ASSERT_EQ(message.header.operation, round);
+    ASSERT_EQ(message.header.operation, i);
     consumer.Pop(message);
-    ASSERT_EQ(consumer.Peek(&message), RingConsumer::Found::kNothing);
+    ASSERT_EQ(consumer.Peek(&message), RingConsumer::Found::kNothing) << "message " << i;
   }
 }
 
