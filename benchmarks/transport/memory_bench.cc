@@ -14,6 +14,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <span>
@@ -53,6 +54,7 @@ void Print(const std::string& name, double value, double best, int digits, const
       "{{\"bench\": \"memory\", \"case\": \"{}\", \"value\": {:.{}f}, \"best\": {:.{}f}, "
       "\"unit\": \"{}\"}}\n",
       name, value, digits, best, digits, unit);
+  std::fflush(stdout);  // a line as soon as it is known
 }
 
 struct Flag final : Request {
