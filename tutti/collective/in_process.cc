@@ -71,13 +71,11 @@ class NeighbourControl final : public Control {
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> JoinInProcess(
-    std::vector<std::unique_ptr<net::Transport>> transports, double late_seconds) {
+    std::vector<std::unique_ptr<net::Transport>> transports, std::vector<int> hosts,
+    double late_seconds) {
   const int size = static_cast<int>(transports.size());
   auto neighbours = std::make_shared<Neighbours>(size);
-  std::vector<int> hosts;
-  for (int r = 0; r < size; ++r) {
-    hosts.push_back(transports[0]->link(r) == net::LinkKind::kSocket ? r : 0);
-  }
+  hosts.resize(transports.size(), 0);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < size; ++r) {
     auto control = std::make_unique<NeighbourControl>(neighbours, r);

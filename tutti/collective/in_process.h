@@ -10,8 +10,10 @@ namespace tutti::collective {
 
 // Communicators over transports that exist already, all in this process and joined with each other:
 // transports[r] is that of rank r. There is no control plane: what one rank finds out, all are told
-// directly. Tests give faulty ones.
+// directly. `hosts` says which ranks reach each other's memory; empty: all do. Tests give faulty
+// transports, and hosts as they like.
 std::vector<std::unique_ptr<Communicator>> JoinInProcess(
-    std::vector<std::unique_ptr<net::Transport>> transports, double late_seconds = 5);
+    std::vector<std::unique_ptr<net::Transport>> transports, std::vector<int> hosts = {},
+    double late_seconds = 5);
 
 }  // namespace tutti::collective
