@@ -12,6 +12,8 @@ namespace {
 
 // Operations that peers have begun and this rank has not: more than any program has in flight.
 constexpr size_t kMaxOpen = 1 << 16;
+// How far this rank has come is told this often, and whenever it waits.
+constexpr uint64_t kTellEvery = 16;
 // Heavy work between two looks at the links: about 20 us.
 constexpr int64_t kSliceBytes = int64_t{256} << 10;
 
@@ -194,12 +196,18 @@ absl::StatusOr<Handle> Engine::TryStart(GroupState& group, const Call& call,
   const absl::Status status =
       operation->Begin(call, DescriptorOf(group, call, options, choice), *program, std::move(impl));
   if (!status.ok()) Disagree(status);
-  if (control_ != nullptr && group.is_world()) control_->SetProgress(world_sequence_);
+  if (world_sequence_ >= told_sequence_ + kTellEvery) TellProgress();
   for (const Program::Peer& peer : program->peers) {
     const int rank = group.ranks()[peer.rank];
     if (!broken_[rank].ok()) Lost(rank, broken_[rank]);
   }
   return handle;
+}
+
+void Engine::TellProgress() {
+  if (control_ == nullptr || told_sequence_ == world_sequence_ || stopping_) return;
+  told_sequence_ = world_sequence_;
+  control_->SetProgress(world_sequence_);
 }
 
 OpenOperation* Engine::Slot(uint64_t id) {

@@ -82,6 +82,7 @@ class Engine {
   // engine.cc: operations
   Handle EndedHandle(absl::Status status, std::string_view algorithm = "");
   absl::StatusOr<Handle> TryStart(GroupState& group, const Call& call, const CallOptions& options);
+  void TellProgress();
   OpenOperation* Slot(uint64_t id);  // open or opened; null: too many
   void OnShort(const net::Transport::ShortMessage& message);
   bool RunWork();
@@ -123,8 +124,9 @@ class Engine {
   std::vector<std::unique_ptr<GroupState>> groups_;
   uint64_t sequence_ = 0;
   uint64_t world_sequence_ = 0;
-  std::vector<Ended> ended_;  // their callbacks are due
-  bool report_due_ = false;   // of expected_
+  uint64_t told_sequence_ = 0;  // to the control plane
+  std::vector<Ended> ended_;    // their callbacks are due
+  bool report_due_ = false;     // of expected_
   std::atomic<size_t> open_count_{0};
 
   absl::Status failure_;

@@ -115,6 +115,7 @@ void Engine::Serve() {
 }
 
 void Engine::Idle() {
+  TellProgress();
   if (open_.empty() && verdict_deadline_ == 0) return;
   const int64_t now = NowNanos();
   if (now < next_idle_) return;

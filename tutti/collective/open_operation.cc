@@ -167,11 +167,13 @@ void OpenOperation::StartRound() {
   light_head_ = heavy_head_ = 0;
   const size_t n = program.steps.size();
   waits_.resize(n);
-  if (requests_.size() < n) requests_ = std::vector<StepRequest>(n);
-  for (size_t i = 0; i < n; ++i) {
-    waits_[i] = program.steps[i].waits;
-    requests_[i].operation = this;
-    requests_[i].step = static_cast<uint32_t>(i);
+  for (size_t i = 0; i < n; ++i) waits_[i] = program.steps[i].waits;
+  if (requests_.size() < n) {
+    requests_ = std::vector<StepRequest>(n);
+    for (size_t i = 0; i < n; ++i) {
+      requests_[i].operation = this;
+      requests_[i].step = static_cast<uint32_t>(i);
+    }
   }
   for (uint32_t step : program.first) Push(step);
   MakeRunnable();
