@@ -192,11 +192,14 @@ TEST_P(LengthTest, AnotherLengthIsAnErrorThatNamesBoth) {
     EXPECT_EQ(send.Wait().code(), absl::StatusCode::kInvalidArgument);
   }
   // The link goes on.
-  std::vector<std::byte> again(100'000);
+  const std::vector<std::byte> again = RandomBytes(100'000);
+  std::vector<std::byte> again_received(again.size());
   Recorder next_send, next_receive;
   ranks[0]->Send(1, {3, 5}, again, &next_send);
-  ranks[1]->Receive(0, {3, 5}, again.data(), again.size(), &next_receive);
+  ranks[1]->Receive(0, {3, 5}, again_received.data(), again.size(), &next_receive);
   EXPECT_TRUE(next_receive.Wait().ok());
+  EXPECT_TRUE(next_send.Wait().ok());
+  EXPECT_TRUE(again_received == again);
 }
 
 INSTANTIATE_TEST_SUITE_P(Cross, LengthTest,
@@ -323,11 +326,14 @@ TEST(TcpTransportTest, ARankReachesItself) {
 TEST(TcpTransportTest, SpeaksIpv6) {
   auto ranks = StartRanks(2, {.host = "::1"});
   EXPECT_THAT(ranks[0]->endpoint(), ::testing::StartsWith("[::1]:"));
-  std::vector<std::byte> data(300'000);
+  const std::vector<std::byte> data = RandomBytes(300'000);
+  std::vector<std::byte> received(data.size());
   Recorder send, receive;
   ranks[0]->Send(1, {1, 1}, data, &send);
-  ranks[1]->Receive(0, {1, 1}, data.data(), data.size(), &receive);
+  ranks[1]->Receive(0, {1, 1}, received.data(), received.size(), &receive);
   EXPECT_TRUE(receive.Wait().ok());
+  EXPECT_TRUE(send.Wait().ok());
+  EXPECT_TRUE(received == data);
 }
 
 TEST(TcpTransportTest, MistakesOfTheCallerAreErrors) {
