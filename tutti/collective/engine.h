@@ -113,6 +113,7 @@ class Engine {
   const int size_;
   const int64_t late_nanos_;
   HandlePool* const handles_;
+  const int looks_;  // of a driver for messages, before it lets go of the lock and sleeps
 
   // Under links_->mutex, as all below.
   ScratchPool scratch_;

@@ -13,11 +13,6 @@ constexpr int64_t kSleepNanos = 50'000'000;
 // the end of every wait would cost two switches of threads an operation.
 constexpr auto kPark = std::chrono::microseconds(500);
 
-// Looks before a driver lets go of the lock and sleeps: about 1 us, in which most short messages
-// come. The transport's own waiting begins with asking for the time, which takes as long as some
-// looks.
-constexpr int kLooks = 20;
-
 }  // namespace
 
 bool Engine::TakeMessages() {
@@ -74,7 +69,7 @@ void Engine::Wait(Handle::Impl& handle) {
 void Engine::Drive(Lock& lock, const Handle::Impl& handle) {
   while (!handle.done()) {
     bool moved = Progress();
-    for (int i = 0; i < kLooks && !moved; ++i) moved = Progress();
+    for (int i = 0; i < looks_ && !moved; ++i) moved = Progress();
     if (handle.done()) return;
     if (!moved) {
       Idle();

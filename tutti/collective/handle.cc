@@ -7,7 +7,6 @@ namespace tutti::collective {
 
 std::function<void(const absl::Status&)> Handle::Impl::Finish(absl::Status how) {
   status = std::move(how);
-  engine = nullptr;
   const State before = state.exchange(State::kDone, std::memory_order_acq_rel);
   if (before != State::kOpenWithCallback) return {};
   return std::exchange(callback, {});

@@ -27,7 +27,7 @@ struct Handle::Impl {
 
   enum class State : uint8_t { kOpen, kOpenWithCallback, kDone };
   std::atomic<State> state{State::kOpen};
-  Engine* engine;              // good until done
+  Engine* const engine;        // good until done
   std::string_view algorithm;  // static text
   absl::Status status;         // set before kDone
   std::function<void(const absl::Status&)> callback;
