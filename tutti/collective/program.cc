@@ -1,18 +1,10 @@
-// Compiles one rank's steps.
-//
-// The order rules of a schedule (see schedule.h) become edges between steps. Written down pair by
-// pair there could be n * n of them; most follow from others:
-//
-//   - Everything behind an await waits for it, the next await included. So a step needs an edge
-//     from the last await before it only.
-//   - A signal waits for everything before it, the signal before it included. So a step needs an
-//     edge to the first signal behind it only.
-//   - A reader of a piece waits for the last writer; a writer waits for the last writer and for the
-//     readers since. Older ones are waited for by those.
 #include "tutti/collective/program.h"
 
 #include <algorithm>
 #include <set>
+
+#include "tutti/base/check.h"
+#include "tutti/collective/step_graph.h"
 
 namespace tutti::collective {
 namespace {
@@ -26,79 +18,37 @@ bool Contains(const std::vector<int32_t>& ranks, int rank) {
   return std::binary_search(ranks.begin(), ranks.end(), rank);
 }
 
-// Collects the edges of one rank's list, step by step.
-class Edges {
- public:
-  explicit Edges(const Schedule& schedule)
-      : last_writer_(schedule.pieces(), -1), readers_(schedule.pieces()) {}
-
-  // The earlier steps that step `index` has an edge from.
-  const std::set<uint32_t>& Add(uint32_t index, const Step& step) {
-    from_.clear();
-    if (last_await_ >= 0) from_.insert(last_await_);
-    const Touched touched = TouchedBy(step);
-    for (int piece : {touched.read, touched.also_read}) {
-      if (piece >= 0 && last_writer_[piece] >= 0) from_.insert(last_writer_[piece]);
-    }
-    if (touched.write >= 0) {
-      if (last_writer_[touched.write] >= 0) from_.insert(last_writer_[touched.write]);
-      from_.insert(readers_[touched.write].begin(), readers_[touched.write].end());
-    }
-    if (step.kind == StepKind::kSignal) {
-      for (uint32_t i = first_unsignalled_; i < index; ++i) from_.insert(i);
-      first_unsignalled_ = index;
-    }
-    for (int piece : {touched.read, touched.also_read}) {
-      if (piece >= 0) readers_[piece].push_back(index);
-    }
-    if (touched.write >= 0) {
-      readers_[touched.write].clear();
-      last_writer_[touched.write] = static_cast<int64_t>(index);
-    }
-    if (step.kind == StepKind::kAwait) last_await_ = static_cast<int64_t>(index);
-    return from_;
-  }
-
- private:
-  int64_t last_await_ = -1;
-  uint32_t first_unsignalled_ = 0;
-  std::vector<int64_t> last_writer_;
-  std::vector<std::vector<uint32_t>> readers_;  // since the last write
-  std::set<uint32_t> from_;
-};
-
+// The edges are those of the StepGraph that begin and end in this rank's list.
 void AddSteps(const Schedule& schedule, int rank, Program* program) {
-  const std::vector<Step>& list = schedule.steps[rank];
-  std::vector<std::vector<uint32_t>> dependents(list.size());
+  const auto graph = StepGraph::Make(schedule);
+  TUTTI_CHECK(graph.ok());
+  int32_t base = 0;  // the graph has the lists of all ranks in one row
+  for (int r = 0; r < rank; ++r) base += static_cast<int32_t>(schedule.steps[r].size());
   std::vector<uint32_t> sent(schedule.ranks, 0), received(schedule.ranks, 0);
-  Edges edges(schedule);
   bool opening = true;
   std::set<int> signalled;
-  for (uint32_t i = 0; i < list.size(); ++i) {
-    const Step& step = list[i];
+  for (uint32_t i = 0; i < schedule.steps[rank].size(); ++i) {
+    const Step& step = schedule.steps[rank][i];
+    const int32_t id = base + static_cast<int32_t>(i);
     ProgramStep out{.kind = step.kind,
                     .peer = step.peer,
                     .piece = step.piece,
                     .source = step.source,
-                    .set = step.set};
+                    .set = step.set,
+                    .waits = static_cast<uint32_t>(graph->node(id).waits),
+                    .first_dependent = static_cast<uint32_t>(program->dependents.size())};
     opening = opening && step.kind == StepKind::kSignal;
     if (opening) out.opening = signalled.insert(step.peer).second;
     if (step.kind == StepKind::kSend) out.message = sent[step.peer]++;
     if (step.kind == StepKind::kReceive || step.kind == StepKind::kReceiveReduce) {
       out.message = received[step.peer]++;
     }
-    for (uint32_t from : edges.Add(i, step)) {
-      dependents[from].push_back(i);
-      ++out.waits;
+    for (int32_t next : graph->Next(id)) {
+      program->dependents.push_back(static_cast<uint32_t>(next - base));
+      ++out.dependents;
     }
     if (out.waits == 0) program->first.push_back(i);
     program->steps.push_back(out);
-  }
-  for (uint32_t i = 0; i < list.size(); ++i) {
-    program->steps[i].first_dependent = static_cast<uint32_t>(program->dependents.size());
-    program->steps[i].dependents = static_cast<uint32_t>(dependents[i].size());
-    program->dependents.insert(program->dependents.end(), dependents[i].begin(),
-                               dependents[i].end());
   }
 }
 

@@ -33,9 +33,8 @@ struct PieceUse {
   bool touched() const { return peers_read || peers_write; }
 };
 
-// One rank's part of a schedule, compiled once and run many times: running a step is O(1). The
-// edges are those of MustWait without the ones that follow from others, so there are about as many
-// as steps. Immutable.
+// One rank's part of a schedule, compiled once and run many times: running a step is O(1).
+// Immutable.
 struct Program {
   std::string algorithm;
   Operation operation = Operation::kAllReduce;
