@@ -33,7 +33,7 @@ absl::StatusOr<Program> OptimizePart(Program program, Device& device,
                                      const CompileOptions& options) {
   if (!options.optimize) return program;
   constexpr Pass kPasses[] = {FuseMatrix,  FuseDescent, FuseElementwise,
-                              FuseUpdates, Prune,       ChooseLayouts};
+                              FuseUpdates, Prune,       ChooseLayouts, PlaceBuckets};
   return RunPasses(std::move(program), kPasses, {&device});
 }
 

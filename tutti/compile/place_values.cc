@@ -3,9 +3,11 @@
 // its output that input's memory; such chains have one home, living from the first write to the
 // last read. Scratch lives for one node. PlanMemory packs all of that.
 //
-// A plan with asynchronous nodes may run out of order; there every reuse of bytes gets an edge from
-// those who touch the old value to the writer of the new one. Without them the lane runs exactly in
-// order and needs none.
+// The lane takes the first node that is ready, so nodes that wait for nothing asynchronous run in
+// order among themselves. What an asynchronous node leads to floats: it may run later than its
+// place in the order. What floating nodes touch has an arena of its own, where every reuse of bytes
+// gets an edge from those who touch the old value to the writer of the new one. Such an edge must
+// not lead to a node that does not float: it would float from then on.
 #include <algorithm>
 #include <unordered_map>
 
@@ -25,9 +27,10 @@ class ValuePlacer {
 
   absl::Status Run() {
     FindLives();
-    if (!plan_.has_async) ShareInPlace();
+    FindFloating();
+    ShareInPlace();
     TUTTI_RETURN_IF_ERROR(CollectRequests());
-    TUTTI_ASSIGN_OR_RETURN(placements_, PlanMemory(requests_, plan_.arenas));
+    TUTTI_RETURN_IF_ERROR(Pack());
     Assign();
     if (plan_.has_async) GuardReuse();
     return absl::OkStatus();
@@ -47,6 +50,20 @@ class ValuePlacer {
     for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
       for (const uint32_t s : plan_.nodes[i].outputs) first_[s] = last_[s] = i;
       for (const uint32_t s : plan_.nodes[i].inputs) last_[draft_.root[s]] = i;
+    }
+  }
+
+  void FindFloating() {
+    floating_.assign(plan_.nodes.size(), false);
+    floating_slot_.assign(plan_.slots.size(), false);
+    if (!plan_.has_async) return;
+    for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
+      const PlanNode& node = plan_.nodes[i];
+      if (node.node->def().async) floating_[i] = true;
+      if (!floating_[i]) continue;
+      for (const uint32_t next : node.successors) floating_[next] = true;
+      for (const uint32_t s : node.inputs) floating_slot_[draft_.root[s]] = true;
+      for (const uint32_t s : node.outputs) floating_slot_[draft_.root[s]] = true;
     }
   }
 
@@ -75,8 +92,9 @@ class ValuePlacer {
   bool MayShare(uint32_t from, uint32_t to) const {
     const PlanSlot& a = plan_.slots[from];
     const PlanSlot& b = plan_.slots[to];
-    return a.storage == Storage::kArena && b.storage == Storage::kArena && a.arena == 0 &&
-           b.arena == 0 && a.layout == b.layout && BytesOf(from) == BytesOf(to);
+    return !floating_slot_[from] && !floating_slot_[to] && a.storage == Storage::kArena &&
+           b.storage == Storage::kArena && a.arena == 0 && b.arena == 0 && a.layout == b.layout &&
+           BytesOf(from) == BytesOf(to);
   }
 
   // Pinned values come with their arena and offset set.
@@ -106,13 +124,43 @@ class ValuePlacer {
     return absl::OkStatus();
   }
 
+  bool Floats(size_t request) const {
+    return request < slot_of_.size() ? floating_slot_[slot_of_[request]]
+                                     : floating_[size_t(requests_[request].first)];
+  }
+
+  // Plans the requests that do not float, and the pinned ones, in the plan's arenas, and the rest
+  // in one more.
+  absl::Status Pack() {
+    std::vector<MemoryRequest> steady, floating;
+    for (size_t r = 0; r < requests_.size(); ++r) {
+      const bool apart = Floats(r) && requests_[r].pinned_arena < 0;
+      (apart ? floating : steady).push_back(requests_[r]);
+    }
+    TUTTI_ASSIGN_OR_RETURN(const auto steady_places, PlanMemory(steady, plan_.arenas));
+    std::vector<ArenaSpec> more = {{.name = "floating"}};
+    TUTTI_ASSIGN_OR_RETURN(const auto floating_places, PlanMemory(floating, more));
+    const int floating_arena = int(plan_.arenas.size());
+    if (!floating.empty()) plan_.arenas.push_back(more[0]);
+    size_t next_steady = 0, next_floating = 0;
+    for (size_t r = 0; r < requests_.size(); ++r) {
+      const bool apart = Floats(r) && requests_[r].pinned_arena < 0;
+      placements_.push_back(apart
+                                ? Placement{floating_arena, floating_places[next_floating++].offset}
+                                : steady_places[next_steady++]);
+    }
+    return absl::OkStatus();
+  }
+
   void Assign() {
     for (size_t r = 0; r < slot_of_.size(); ++r) {
       plan_.slots[slot_of_[r]].arena = placements_[r].arena;
       plan_.slots[slot_of_[r]].offset = placements_[r].offset;
     }
     for (size_t r = slot_of_.size(); r < requests_.size(); ++r) {
-      plan_.nodes[requests_[r].first].scratch_offset = placements_[r].offset;
+      PlanNode& node = plan_.nodes[size_t(requests_[r].first)];
+      node.scratch_arena = placements_[r].arena;
+      node.scratch_offset = placements_[r].offset;
     }
     for (uint32_t s = 0; s < plan_.slots.size(); ++s) {
       const PlanSlot& source = plan_.slots[home_[draft_.root[s]]];
@@ -134,6 +182,7 @@ class ValuePlacer {
     }
     for (size_t a = 0; a < requests_.size(); ++a) {
       for (size_t b = 0; b < requests_.size(); ++b) {
+        if (!Floats(a) || !Floats(b)) continue;
         if (requests_[a].last >= requests_[b].first || !Overlap(a, b)) continue;
         const auto writer = uint32_t(requests_[b].first);
         if (a >= slot_of_.size()) {
@@ -153,7 +202,9 @@ class ValuePlacer {
 
   PlanDraft& draft_;
   StepPlan& plan_;
-  std::vector<uint32_t> home_;  // slot -> the slot whose memory it has
+  std::vector<uint32_t> home_;       // slot -> the slot whose memory it has
+  std::vector<bool> floating_;       // by node
+  std::vector<bool> floating_slot_;  // touched by a floating node
   std::vector<int64_t> first_;
   std::vector<int64_t> last_;
   std::unordered_map<uint32_t, int64_t> last_of_home_;

@@ -1,5 +1,6 @@
 // From a program to a StepPlan:
-//  1. order    the nodes: graph order, updates pulled forward to the gradients they apply
+//  1. order    the nodes: graph order, but updates right behind the gradients they apply, and what
+//              starts early (AllReduce) right behind its inputs
 //  2. slots    one per output; Placeholders and Constants are slots only, not nodes of the plan
 //  3. storage  which values live in an arena, which are views of others, which leave the step
 //  4. edges    data, control, and readers before writers of variables
@@ -73,8 +74,9 @@ class Planner {
   const Graph& graph() const { return *plan_->program.graph; }
   uint32_t SlotOf(Output output) const { return slot_.at(output); }
 
-  // A node's key is its id, but an update's is that of the latest node it must wait for: its
-  // inputs, the readers of its variables that were built before it, and their earlier updates.
+  // A node's key is its id, but that of an update, or of an op that starts early, is that of the
+  // latest node it must wait for: its inputs, the readers of its variables that were built before
+  // it, and their earlier updates.
   // Every edge of the plan then goes forward in the order, which the lives of values rely on.
   void Order() {
     std::vector<std::pair<int64_t, int64_t>> keys;                // (key, id)
@@ -82,11 +84,11 @@ class Planner {
     std::vector<int64_t> key_of(graph().size());
     for (const auto& node : graph().nodes()) {
       int64_t wait = 0;
-      bool update = false;
+      bool pulled = node->def().early;
       for (int i = 0; i < node->num_inputs(); ++i) {
         wait = std::max(wait, key_of[node->input(i).node->id()]);
         if (!node->def().IsVariableInput(i)) continue;
-        update = true;
+        pulled = true;
         if (const auto it = last_access.find(node->input(i)); it != last_access.end()) {
           wait = std::max(wait, it->second);
         }
@@ -94,7 +96,7 @@ class Planner {
       for (const Node* before : node->control_inputs()) {
         wait = std::max(wait, key_of[before->id()]);
       }
-      const int64_t key = update ? wait : node->id();
+      const int64_t key = pulled ? wait : node->id();
       key_of[node->id()] = key;
       for (int i = 0; i < node->num_inputs(); ++i) {
         const Output source = Viewed(node->input(i));
@@ -219,26 +221,30 @@ class Planner {
       return value.uses > 0 || value.fetched;
     }
     if (def.provides_outputs) return true;
-    for (const uint32_t s : node.outputs) {
+    const std::vector<std::string> pins = PinsOf(*node.node);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const uint32_t s = node.outputs[i];
       PlanSlot& slot = plan_->slots[s];
-      slot.storage =
-          node.shapes_known && !leaves[s] && !def.async ? Storage::kArena : Storage::kPool;
+      const bool pinned = i < pins.size() && !pins[i].empty();
+      slot.storage = node.shapes_known && !def.async && (pinned || !leaves[s]) ? Storage::kArena
+                                                                               : Storage::kPool;
       if (slot.storage == Storage::kPool) node.needs_allocation = true;
+      if (pinned && slot.storage == Storage::kArena) Pin(slot, *node.node, pins[i]);
     }
-    Pin(node);
     return true;
   }
 
-  // A node with the attributes _arena, _offset and, if need be, _arena_kind has output 0 in that
-  // place.
-  void Pin(const PlanNode& node) {
-    const AttrValue* arena = node.node->FindAttr("_arena");
-    if (arena == nullptr || plan_->slots[node.outputs[0]].storage != Storage::kArena) return;
-    const AttrValue* kind = node.node->FindAttr("_arena_kind");
-    PlanSlot& slot = plan_->slots[node.outputs[0]];
-    slot.arena = ArenaNamed(std::get<std::string>(*arena),
-                            kind == nullptr ? "" : std::get<std::string>(*kind));
-    slot.offset = size_t(node.node->attr<int64_t>("_offset"));
+  // Where the outputs of a node have to lie: "arena@offset" for each, empty for anywhere.
+  static std::vector<std::string> PinsOf(const Node& node) {
+    const AttrValue* pins = node.FindAttr("_pinned");
+    return pins == nullptr ? std::vector<std::string>() : std::get<std::vector<std::string>>(*pins);
+  }
+
+  void Pin(PlanSlot& slot, const Node& node, const std::string& pin) {
+    const size_t at = pin.rfind('@');
+    const AttrValue* kind = node.FindAttr("_arena_kind");
+    slot.arena = ArenaNamed(pin.substr(0, at), kind == nullptr ? "" : std::get<std::string>(*kind));
+    slot.offset = std::stoull(pin.substr(at + 1));
   }
 
   int ArenaNamed(const std::string& name, const std::string& kind) {

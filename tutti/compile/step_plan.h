@@ -46,7 +46,8 @@ struct PlanNode {
   uint32_t waits_for = 0;            // how many nodes this one waits for
   bool shapes_known = true;          // else it is prepared again at run time
   bool needs_allocation = false;     // some output is kPool
-  size_t scratch_offset = 0;         // in arena 0
+  int scratch_arena = 0;
+  size_t scratch_offset = 0;
   size_t scratch_bytes = 0;
 
   // Prepared when the plan is made. Not so a kernel that writes into memory whose size only the run

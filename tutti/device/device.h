@@ -28,6 +28,9 @@ struct DeviceName {
   bool Matches(const DeviceName& full) const;
 };
 
+// The allocator kind of buckets: memory that peers on this host read and write in place.
+inline constexpr std::string_view kRegisteredMemory = "registered";
+
 // How the bytes of an arena are had. A communicator provides memory that it has registered.
 class Allocator {
  public:

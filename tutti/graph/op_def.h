@@ -52,6 +52,9 @@ struct OpDef {
   bool stateful = false;  // has effects or reads state: never folded, merged, or run twice
   bool view = false;      // output 0 has the bytes of input 0 under another shape (Reshape)
   bool async = false;     // may wait for something outside the step (Dequeue, Recv)
+  // Starts as soon as its inputs are there, wherever the graph has it: what it waits for is under
+  // way while the rest computes.
+  bool early = false;
   bool internal = false;  // only compiler passes make it; not part of the sweep over public ops
   // Its kernels set their outputs themselves (a variable's value, what came from a queue): no
   // memory is planned for them.

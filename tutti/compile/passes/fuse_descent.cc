@@ -16,7 +16,7 @@ constexpr int kGradient = 2;
 constexpr int kScale = 3;
 
 bool CanFuse(const Node& update, const UseCounts& uses) {
-  if (update.op() != "ApplyGradientDescent" || update.HasAttr("_bucket")) return false;
+  if (update.op() != "ApplyGradientDescent") return false;
   if (!update.control_inputs().empty()) return false;
   const Output gradient = update.input(kGradient);
   const Node& product = *gradient.node;

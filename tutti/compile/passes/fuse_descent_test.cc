@@ -37,7 +37,9 @@ TEST(FuseDescent, LeavesAloneAGradientThatOthersNeed) {
                               kFeeds + "fetch g\ntarget u\n";
   const std::string bucket = kStart +
                              "g = MatMul(x, dy) {transpose_a=true}\n"
-                             "u = ApplyGradientDescent(w, rate, g) {_bucket=1}\n" +
+                             "s = AllReduce(g) {algorithm=\"\", group=\"\", key=\"\", "
+                             "wire=\"as-is\"}\n"
+                             "u = ApplyGradientDescent(w, rate, s)\n" +
                              kFeeds + "target u\n";
   const std::string momentum = kStart +
                                "m = Variable() {dtype=float32, shape=[4, 3]}\n"

@@ -2,8 +2,8 @@
 // list.
 //
 // Updates go together when they are of the same op with the same hyper-parameters, on the same
-// device, and either in the same bucket (attribute "_bucket", set by whoever made buckets of the
-// gradients: they become ready together) or, without buckets, small: there a node costs more than
+// device, and either in the same bucket (their gradients come from one AllReduce, so they become
+// ready together) or, without buckets, small: there a node costs more than
 // its work, and waiting a little for the last of the group costs nothing. A large update is never
 // made to wait for another gradient.
 //
@@ -43,16 +43,16 @@ std::vector<Output> Scalars(const Node& node, const UpdateOp& op) {
   return scalars;
 }
 
-bool SameBucket(const Node& a, const Node& b) {
-  const AttrValue* bucket_a = a.FindAttr("_bucket");
-  const AttrValue* bucket_b = b.FindAttr("_bucket");
-  if (bucket_a == nullptr || bucket_b == nullptr) return bucket_a == bucket_b;
-  return AttrEquals(*bucket_a, *bucket_b);
+// The AllReduce that the update's gradient comes from, or null.
+const Node* BucketOf(const Node& update, const UpdateOp& op) {
+  const Node* source = update.input(op.gradient_input()).node;
+  while (source->def().view) source = source->input(0).node;
+  return source->op() == "AllReduce" ? source : nullptr;
 }
 
 bool SameKind(const Node& a, const Node& b, const UpdateOp& op) {
   if (a.op() != b.op() || a.device() != b.device() || a.type(0).dtype != b.type(0).dtype ||
-      Scalars(a, op) != Scalars(b, op) || !SameBucket(a, b)) {
+      Scalars(a, op) != Scalars(b, op) || BucketOf(a, op) != BucketOf(b, op)) {
     return false;
   }
   return std::all_of(op.attrs.begin(), op.attrs.end(), [&](const AttrDef& attr) {
@@ -96,7 +96,7 @@ class Fuser {
     // The fused op is chosen by the dtype of its first input.
     if (node.input(op->learning_rate_input()).dtype() != node.type(0).dtype) return false;
     const int64_t elements = node.input(op->gradient_input()).shape().elements();
-    const bool bucketed = node.HasAttr("_bucket");
+    const bool bucketed = BucketOf(node, *op) != nullptr;
     if (!bucketed && (elements < 0 || elements > kSmallElements)) return false;
     std::vector<VariableKey> variables;
     for (int i = 0; i < op->references(); ++i) {
@@ -153,9 +153,6 @@ class Fuser {
     for (const AttrDef& attr : op.attrs)
       SetAttr(fused.attrs, attr.name, *first.FindAttr(attr.name));
     SetAttr(fused.attrs, "scaled", scaled);
-    if (const AttrValue* bucket = first.FindAttr("_bucket")) {
-      SetAttr(fused.attrs, "_bucket", *bucket);
-    }
     TUTTI_ASSIGN_OR_RETURN(const Node* added, AddNode(copy_.to(), std::move(fused)));
     for (const Node* member : group.members) copy_.MapControl(*member, {added});
     return absl::OkStatus();

@@ -17,6 +17,12 @@ std::string Declare(std::string_view name, std::string_view shape) {
   return fmt::format("{} = Variable() {{dtype=float32, shape={}}}\n", name, shape);
 }
 
+std::string Bucket(std::string_view name, std::string_view values) {
+  return fmt::format(
+      "{} = AllReduce({}) {{algorithm=\"\", group=\"\", key=\"\", wire=\"as-is\"}}\n", name,
+      values);
+}
+
 const std::string kStart =
     "rate = Placeholder() {dtype=float32, shape=[]}\n"
     "ga = Placeholder() {dtype=float32, shape=[4]}\n"
@@ -69,9 +75,9 @@ TEST(FuseUpdates, LeavesAloneWhatDiffers) {
                                     "u1 = ApplyGradientDescent(a, rate, ga)\n"
                                     "u2 = ApplyGradientDescent(a, rate, ga)\n" +
                                     kFeeds + "target u1\ntarget u2\n";
-  const std::string buckets = kStart +
-                              "ua = ApplyGradientDescent(a, rate, ga) {_bucket=0}\n"
-                              "ub = ApplyGradientDescent(b, rate, gb) {_bucket=1}\n" +
+  const std::string buckets = kStart + Bucket("sa", "ga") + Bucket("sb", "gb") +
+                              "ua = ApplyGradientDescent(a, rate, sa)\n"
+                              "ub = ApplyGradientDescent(b, rate, sb)\n" +
                               kFeeds + "target ua\ntarget ub\n";
   for (const std::string& text : {other_rate, used, one_after_the_other, same_variable, buckets}) {
     EXPECT_EQ(Fused(text), text);
@@ -89,13 +95,12 @@ TEST(FuseUpdates, LargeUpdatesAreFusedOnlyWithinABucket) {
                              "ub = ApplyGradientDescent(b, rate, gb)\n" +
                              kFeeds + "target ua\ntarget ub\n";
   EXPECT_EQ(Fused(single), single);
-  EXPECT_EQ(Fused(start +
-                  "ua = ApplyGradientDescent(a, rate, ga) {_bucket=3}\n"
-                  "ub = ApplyGradientDescent(b, rate, gb) {_bucket=3}\n" +
+  EXPECT_EQ(Fused(start + Bucket("s,", "ga, gb") +
+                  "ua = ApplyGradientDescent(a, rate, s)\n"
+                  "ub = ApplyGradientDescent(b, rate, s:1)\n" +
                   kFeeds + "target ua\ntarget ub\n"),
-            start +
-                "ua_fused = _FusedApplyGradientDescent(rate, rate, a, ga, b, gb) "
-                "{_bucket=3, scaled=false}\n" +
+            start + Bucket("s,", "ga, gb") +
+                "ua_fused = _FusedApplyGradientDescent(rate, rate, a, s, b, s:1) {scaled=false}\n" +
                 kFeeds + "target ua_fused\n");
 }
 

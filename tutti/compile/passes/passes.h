@@ -22,5 +22,6 @@ absl::StatusOr<Program> FuseDescent(const Program& program, const PassContext& c
 absl::StatusOr<Program> FuseElementwise(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseUpdates(const Program& program, const PassContext& context);
 absl::StatusOr<Program> ChooseLayouts(const Program& program, const PassContext& context);
+absl::StatusOr<Program> PlaceBuckets(const Program& program, const PassContext& context);
 
 }  // namespace tutti

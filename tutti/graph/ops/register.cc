@@ -23,6 +23,7 @@ void RegisterAllOps(OpRegistry& registry) {
   RegisterUpdateOps(registry);
   RegisterQueueOps(registry);
   RegisterSyncOps(registry);
+  RegisterCollectiveOps(registry);
   RegisterControlOps(registry);
   RegisterFusedOps(registry);
   RegisterTransferOps(registry);

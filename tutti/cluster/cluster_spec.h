@@ -1,0 +1,51 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tutti {
+
+// One process of a cluster.
+struct TaskId {
+  std::string job;  // chief, worker, ps or evaluator
+  int index = 0;
+  bool operator==(const TaskId&) const = default;
+  auto operator<=>(const TaskId&) const = default;
+};
+std::string ToString(const TaskId& task);  // "/job:worker/task:1"
+
+// The jobs of a cluster and the address of each of their tasks. Indices may have gaps. A value.
+class ClusterSpec {
+ public:
+  // job -> index -> "host:port".
+  using Jobs = std::map<std::string, std::map<int, std::string>>;
+
+  ClusterSpec() = default;
+  // Checks everything that can be wrong with the description itself: the names of jobs, that
+  // somebody trains, at most one chief and one evaluator, addresses and that no two are the same.
+  // `where` begins the name of the key in an error: "TF_CONFIG: cluster".
+  static absl::StatusOr<ClusterSpec> Make(Jobs jobs, std::string_view where = "cluster");
+
+  const Jobs& jobs() const { return jobs_; }
+  bool Has(const TaskId& task) const;
+  // REQUIRES: Has(task).
+  const std::string& AddressOf(const TaskId& task) const;
+
+  // The tasks that train, in the order of their ranks: the chief, then the workers by index.
+  std::vector<TaskId> Trainers() const;
+  // The task that leads: the chief, or without one the first worker.
+  TaskId Chief() const;
+
+  // A line per job, for the start of a run: "worker  10.0.0.1:2222, 10.0.0.2:2222".
+  std::string ToString() const;
+  bool operator==(const ClusterSpec&) const = default;
+
+ private:
+  Jobs jobs_;
+};
+
+}  // namespace tutti

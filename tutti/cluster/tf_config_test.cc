@@ -1,0 +1,133 @@
+#include "tutti/cluster/tf_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tutti/base/status.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(TfConfig, ReadsJobsAndTask) {
+  const TaskConfig config = ValueOrThrow(ParseTfConfig(
+      R"({"cluster": {"chief": ["h0:1"], "worker": ["h1:1", "h2:1"], "ps": ["h3:1"]},
+          "task": {"type": "worker", "index": 1}, "environment": "cloud"})"));
+  EXPECT_EQ(config.cluster.AddressOf({"worker", 1}), "h2:1");
+  EXPECT_EQ(config.environment, "cloud");
+  EXPECT_FALSE(config.is_chief());
+  EXPECT_EQ(config.TrainerRank(), 2);
+  EXPECT_EQ(ToString(config.task), "/job:worker/task:1");
+}
+
+TEST(TfConfig, SparseJobKeepsItsIndices) {
+  const TaskConfig config = ValueOrThrow(ParseTfConfig(
+      R"({"cluster": {"worker": {"3": "h3:1", "1": "h1:1"}}, "task": {"type": "worker", "index": 3}})"));
+  EXPECT_EQ(config.TrainerRank(), 1);
+  EXPECT_EQ(config.cluster.Chief(), (TaskId{"worker", 1}));
+}
+
+TEST(TfConfig, WithoutChiefTheFirstWorkerLeads) {
+  const TaskConfig config = ValueOrThrow(
+      ParseTfConfig(R"({"cluster": {"worker": ["h:1"]}, "task": {"type": "worker", "index": 0}})"));
+  EXPECT_TRUE(config.is_chief());
+}
+
+TEST(TfConfig, EvaluatorStandsInsideOrOutside) {
+  for (const char* cluster :
+       {R"({"worker": ["h:1"]})", R"({"worker": ["h:1"], "evaluator": ["h:2"]})"}) {
+    const TaskConfig config = ValueOrThrow(ParseTfConfig(
+        fmt::format(R"({{"cluster": {}, "task": {{"type": "evaluator", "index": 0}}}})", cluster)));
+    EXPECT_EQ(config.TrainerRank(), -1);
+  }
+}
+
+TEST(TfConfig, WhatIsWrittenReadsBack) {
+  for (
+      const char* text :
+      {R"({"cluster":{"chief":["a:1"],"worker":["[::1]:2"]},"task":{"type":"chief","index":0}})",
+       R"({"cluster":{"worker":{"2":"a:1","5":"b:1"}},"task":{"type":"worker","index":5},"environment":"x"})"}) {
+    EXPECT_EQ(ToTfConfig(ValueOrThrow(ParseTfConfig(text))), text);
+  }
+}
+
+TEST(TfConfig, DeepNestingIsRefused) {
+  const auto config = ParseTfConfig(std::string(100'000, '['));
+  EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  const std::string closed = std::string(50'000, '[') + std::string(50'000, ']');
+  EXPECT_THAT(std::string(MessageOf(ParseTfConfig(closed).status())), HasSubstr("nested deeper"));
+}
+
+struct Mistake {
+  const char* text;
+  const char* message;
+};
+
+class TfConfigMistake : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(TfConfigMistake, NamesKeyFoundAndExpected) {
+  const auto config = ParseTfConfig(GetParam().text);
+  ASSERT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(MessageOf(config.status())), HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Texts, TfConfigMistake,
+    ::testing::Values(
+        Mistake{"", "TF_CONFIG is set but empty"}, Mistake{" \n", "TF_CONFIG is set but empty"},
+        Mistake{"{", "TF_CONFIG is not JSON: at byte 2"}, Mistake{"{} x", "TF_CONFIG is not JSON"},
+        Mistake{"\xff", "TF_CONFIG is not JSON"},
+        Mistake{"[]", "TF_CONFIG is []; expected an object"},
+        Mistake{"{}", "TF_CONFIG has no \"cluster\"; found nothing"},
+        Mistake{R"({"clutser": {}})", "has no \"cluster\"; found \"clutser\""},
+        Mistake{R"({"cluster": 3})", "cluster is 3; expected an object of jobs"},
+        Mistake{R"({"cluster": {}})", "cluster is empty"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "cluster": {}})", "\"cluster\" twice"},
+        Mistake{R"({"cluster": {"worker": "a:1"}})", "cluster.worker is \"a:1\"; expected a list"},
+        Mistake{R"({"cluster": {"worker": []}})", "cluster.worker has no task"},
+        Mistake{R"({"cluster": {"worker": [1]}})", "cluster.worker[0] is 1; expected a string"},
+        Mistake{R"({"cluster": {"worker": ["a"]}})", "cluster.worker[0]: "},
+        Mistake{R"({"cluster": {"worker": [""]}})", "cluster.worker[0]: "},
+        Mistake{R"({"cluster": {"worker": ["a:0"]}})", "expected a port from 1 to 65535"},
+        Mistake{R"({"cluster": {"worker": ["a:65536"]}})", "cluster.worker[0]: "},
+        Mistake{R"({"cluster": {"worker": ["a:1", "a:1"]}})",
+                "which is /job:worker/task:0 already"},
+        Mistake{R"({"cluster": {"worker": ["a:1"], "ps": ["a:1"]}})", "every task needs its own"},
+        Mistake{R"({"cluster": {"worker": {"x": "a:1"}}})",
+                "has the key \"x\"; expected a task index"},
+        Mistake{R"({"cluster": {"worker": {"01": "a:1"}}})", "has the key \"01\""},
+        Mistake{R"({"cluster": {"worker": {"-1": "a:1"}}})", "has the key \"-1\""},
+        Mistake{R"({"cluster": {"boss": ["a:1"]}})", "has the job \"boss\"; expected chief"},
+        Mistake{R"({"cluster": {"master": ["a:1"]}})", "is called \"chief\" here"},
+        Mistake{R"({"cluster": {"chief": ["a:1", "b:1"]}})",
+                "cluster.chief has 2 tasks; expected one"},
+        Mistake{R"({"cluster": {"worker": ["a:1"], "evaluator": ["b:1", "c:1"]}})",
+                "cluster.evaluator has 2 tasks"},
+        Mistake{R"({"cluster": {"ps": ["a:1"]}})", "neither chief nor worker"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}})", "TF_CONFIG has no \"task\""},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": 1})", "task is 1; expected an object"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"index": 0}})",
+                "task has no \"type\""},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": 1, "index": 0}})",
+                "task.type is 1; expected a string"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker"}})",
+                "task has no \"index\"; found \"type\""},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": "0"}})",
+                "task.index is \"0\"; expected an integer"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": -1}})",
+                "task.index is -1; expected an integer"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0.5}})",
+                "task.index is 0.5; expected an integer"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": true}})",
+                "task.index is true"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 1}})",
+                "task.index is 1, but cluster.worker has the index 0"},
+        Mistake{R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "chief", "index": 0}})",
+                "task.type is \"chief\", which cluster does not have; it has worker"},
+        Mistake{
+            R"({"cluster": {"worker": ["a:1"]}, "environment": 1, "task": {"type": "worker", "index": 0}})",
+            "environment is 1; expected a string"}));
+
+}  // namespace
+}  // namespace tutti

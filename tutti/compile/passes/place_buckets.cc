@@ -1,0 +1,168 @@
+// Lets gradients be born where they travel. The values that an AllReduce or Broadcast joins lie in
+// one arena of registered memory, in the order of its inputs (BucketOffsets): the node that
+// computes a value gets the note _pinned, "arena@offset" for each of its outputs, and the step plan
+// puts the output there. So peers on the host read and write it in place, and nothing is packed or
+// unpacked.
+//
+// The collective changes its inputs. A value that somebody else reads too, that is fetched, that no
+// kernel writes (a feed, a constant, a variable's own buffer), or that lies in another bucket
+// already, is copied in by a _Copy. What leaves the step is copied out, because the next step
+// writes the same memory.
+//
+// Runs last: a _Reorder of the layout pass may be what writes the value.
+#include <map>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "tutti/compile/passes/passes.h"
+#include "tutti/device/device.h"
+#include "tutti/graph/build.h"
+#include "tutti/graph/op_def.h"
+#include "tutti/graph/ops/collective.h"
+
+namespace tutti {
+namespace {
+
+bool IsBucket(const Node& node) { return node.op() == "AllReduce" || node.op() == "Broadcast"; }
+
+bool ShapesKnown(const Node& node) {
+  for (const Output& input : node.inputs()) {
+    if (!input.shape().IsFullyKnown()) return false;
+  }
+  return true;
+}
+
+// May the step plan choose where this output lies?
+bool HasOwnMemory(Output value) {
+  const OpDef& def = value.node->def();
+  const std::string& op = value.node->op();
+  if (def.async || def.provides_outputs || def.view || op == "Placeholder" || op == "Constant" ||
+      op == "Arg" || op == "Variable") {
+    return false;
+  }
+  for (const Output& input : value.node->inputs()) {
+    if (!input.shape().IsFullyKnown()) return false;
+  }
+  for (int i = 0; i < value.node->num_outputs(); ++i) {
+    if (!value.node->type(i).shape.IsFullyKnown()) return false;
+  }
+  return true;
+}
+
+class BucketPlacer {
+ public:
+  explicit BucketPlacer(const Program& program)
+      : program_(program),
+        uses_(program),
+        copy_(program),
+        fetched_(program.fetches.begin(), program.fetches.end()) {}
+
+  absl::StatusOr<Program> Run() {
+    for (const auto& node : program_.graph->nodes()) {
+      if (IsBucket(*node) && ShapesKnown(*node)) FindPins(*node);
+    }
+    for (const auto& node : program_.graph->nodes()) TUTTI_RETURN_IF_ERROR(Visit(*node));
+    return copy_.Finish();
+  }
+
+ private:
+  // The value whose bytes `value` shows, if nobody but views on the way and `reader` sees it.
+  Output OnlyReadBy(Output value) const {
+    while (!fetched_.contains(value) && uses_.of(value) == 1 && value.node->def().view) {
+      value = value.node->input(0);
+    }
+    return !fetched_.contains(value) && uses_.of(value) == 1 ? value : Output();
+  }
+
+  void FindPins(const Node& bucket) {
+    std::vector<ValueType> types;
+    for (const Output& input : bucket.inputs()) types.push_back({input.dtype(), input.shape()});
+    const std::vector<int64_t> offsets = BucketOffsets(types);
+    for (int i = 0; i < bucket.num_inputs(); ++i) {
+      const std::string place = fmt::format("{}@{}", bucket.name(), offsets[size_t(i)]);
+      const Output source = OnlyReadBy(bucket.input(i));
+      if (source && HasOwnMemory(source) && !pins_.contains(source)) {
+        pins_[source] = place;
+      } else {
+        copied_in_[&bucket][i] = place;
+      }
+    }
+  }
+
+  absl::Status Visit(const Node& node) {
+    TUTTI_ASSIGN_OR_RETURN(NodeSpec spec, copy_.SpecOf(node));
+    if (const auto found = copied_in_.find(&node); found != copied_in_.end()) {
+      for (const auto& [i, place] : found->second) {
+        TUTTI_ASSIGN_OR_RETURN(spec.inputs[size_t(i)], CopyOf(spec.inputs[size_t(i)], node, place));
+      }
+    }
+    NotePins(node, spec);
+    TUTTI_ASSIGN_OR_RETURN(Node * made, copy_.AddAs(node, std::move(spec)));
+    if (!IsBucket(node)) return absl::OkStatus();
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      if (!Leaves(node.output(i))) continue;
+      TUTTI_ASSIGN_OR_RETURN(const Output copy, CopyOf(made->output(i), node, ""));
+      copy_.Map(node.output(i), copy);
+    }
+    return absl::OkStatus();
+  }
+
+  void NotePins(const Node& node, NodeSpec& spec) const {
+    std::vector<std::string> pins(size_t(node.num_outputs()));
+    bool any = false;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      const auto found = pins_.find(node.output(i));
+      if (found == pins_.end()) continue;
+      pins[size_t(i)] = found->second;
+      any = true;
+    }
+    if (!any) return;
+    SetAttr(spec.attrs, "_pinned", std::move(pins));
+    SetAttr(spec.attrs, "_arena_kind", std::string(kRegisteredMemory));
+  }
+
+  absl::StatusOr<Output> CopyOf(Output value, const Node& bucket, const std::string& place) {
+    NodeSpec spec;
+    spec.op = "_Copy";
+    spec.name = copy_.to().UniqueName(bucket.name() + "/copy");
+    spec.inputs = {value};
+    spec.device = bucket.device();
+    spec.where = bucket.where();
+    if (!place.empty()) {
+      SetAttr(spec.attrs, "_pinned", std::vector<std::string>{place});
+      SetAttr(spec.attrs, "_arena_kind", std::string(kRegisteredMemory));
+    }
+    TUTTI_ASSIGN_OR_RETURN(const Node* made, AddNode(copy_.to(), std::move(spec)));
+    return made->output(0);
+  }
+
+  // Is the value, or a view of it, held for longer than the step?
+  bool Leaves(Output value) const {
+    std::vector<Output> open = {value};
+    while (!open.empty()) {
+      const Output next = open.back();
+      open.pop_back();
+      if (fetched_.contains(next)) return true;
+      for (const Node* consumer : uses_.consumers(next)) {
+        if (consumer->op() == "Send" || consumer->def().async) return true;
+        if (consumer->def().view) open.push_back(consumer->output(0));
+      }
+    }
+    return false;
+  }
+
+  const Program& program_;
+  const UseCounts uses_;
+  ProgramCopy copy_;
+  const std::unordered_set<Output, OutputHash> fetched_;
+  std::unordered_map<Output, std::string, OutputHash> pins_;
+  std::unordered_map<const Node*, std::map<int, std::string>> copied_in_;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> PlaceBuckets(const Program& program, const PassContext&) {
+  return BucketPlacer(program).Run();
+}
+
+}  // namespace tutti

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/graph/input.h"
+
+// Values that a group of ranks makes together. Every rank runs the same node in the same step; the
+// Session must have been given a communicator. No gradients.
+namespace tutti {
+
+struct CollectiveOptions {
+  // Calls of several ranks belong together if group and key agree. Empty: the node's name.
+  std::string key = "";
+  std::string group = "";      // empty: all ranks
+  std::string algorithm = "";  // empty: the tuner chooses
+  std::string wire = "as-is";  // as-is, bf16 or fp16: how float32 travels
+};
+
+// The sum of each value over all ranks. The values are of one type; they travel as one, a bucket,
+// and are best of the order in which they become ready. Where the plan can, they are computed into
+// the memory from which peers read them.
+std::vector<Output> AllReduce(std::span<const Output> values, const CollectiveOptions& options = {},
+                              std::string_view name = "");
+Output AllReduce(Input value, const CollectiveOptions& options = {}, std::string_view name = "");
+
+// The root's values, on every rank.
+std::vector<Output> Broadcast(std::span<const Output> values, int root,
+                              const CollectiveOptions& options = {}, std::string_view name = "");
+
+// The rows of all ranks, one rank's after the other's. Ranks may bring different numbers of rows,
+// also none; the other dimensions agree.
+Output AllGather(Input rows, const CollectiveOptions& options = {}, std::string_view name = "");
+
+// Where the values of a bucket lie in its memory: 64-byte aligned, one after the other. The last
+// element is the size of the whole. REQUIRES: the shapes are known.
+std::vector<int64_t> BucketOffsets(std::span<const ValueType> values);
+
+}  // namespace tutti
