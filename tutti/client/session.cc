@@ -43,7 +43,8 @@ Session::Session(const Graph& graph, const SessionOptions& options) {
   if (options.devices < 1 || options.devices > 1024) {
     ThrowInvalidArgument(fmt::format("a session needs 1 to 1024 devices, got {}", options.devices));
   }
-  auto worker = std::make_shared<LocalWorker>("local", 0, options.devices, CoresPerDevice(options));
+  auto worker = std::make_shared<LocalWorker>("local", 0, options.devices, CoresPerDevice(options),
+                                              options.communicator);
   state_.reset(
       new State{graph, std::make_unique<LocalMaster>(
                            std::move(worker), CompileOptions{.optimize = options.optimize})});

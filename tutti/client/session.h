@@ -13,6 +13,10 @@
 
 namespace tutti {
 
+namespace collective {
+class Communicator;
+}
+
 // One value for one placeholder (any output may be fed).
 using Feed = std::pair<Output, Tensor>;
 
@@ -45,7 +49,10 @@ struct SessionOptions {
   std::string target = "";   // "" is this process
   int devices = 1;           // cpu:0 .. in this process
   int cores_per_device = 0;  // 0: all cores, divided among the devices
-  bool optimize = true;      // false: no passes but what correctness needs, for debugging
+  // How this process takes part in collectives; null: it does not. Shared, since memory of steps
+  // belongs to it.
+  std::shared_ptr<collective::Communicator> communicator = nullptr;
+  bool optimize = true;  // false: no passes but what correctness needs, for debugging
 };
 
 // Runs parts of a graph. Several threads may call Run at once. The graph must outlive the session;

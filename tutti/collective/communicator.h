@@ -150,6 +150,12 @@ class Communicator {
   // Does some of the work that is there, and returns; true if there was any. A lane calls it
   // between its nodes. Costs some nanoseconds when nothing is under way.
   virtual bool Poll() = 0;
+  // Sleeps until Poll may find work, Wake is called or the time is over.
+  virtual void WaitForWork(int64_t timeout_nanos) = 0;
+  virtual void Wake() = 0;
+
+  // This rank cannot go on: every operation of every rank ends with `reason`, which names it.
+  virtual void Abort(const absl::Status& reason) = 0;
   // OK, or why no operation can succeed any more.
   virtual absl::Status status() const = 0;
 };

@@ -78,7 +78,8 @@ struct StepContext {
   int64_t iteration = 0;    // of the innermost While; part of rendezvous keys
   Cancellation* cancellation = nullptr;
   Device* device = nullptr;
-  void* rendezvous = nullptr;  // runtime's; opaque here
+  void* rendezvous = nullptr;   // runtime's; opaque here
+  void* collectives = nullptr;  // runtime's; null without a communicator
   void* run = nullptr;         // runtime's own run, for control-flow kernels
 };
 

@@ -11,26 +11,45 @@
 
 #include "tutti/base/clock.h"
 #include "tutti/base/team.h"
+#include "tutti/collective/communicator.h"
 #include "tutti/device/device.h"
 
 namespace tutti {
 
 void Lane::Push(StepRun* run, uint32_t node, absl::Status status) {
-  {
-    std::lock_guard lock(mutex_);
-    arrivals_.push_back({run, node, std::move(status)});
-    // Notified under the lock: once the lane has seen the arrival it may end, and this object with
-    // it.
-    arrived_.notify_one();
+  std::lock_guard lock(mutex_);
+  arrivals_.push_back({run, node, std::move(status)});
+  if (std::this_thread::get_id() == owner_) return;
+  // Notified under the lock: once the lane has seen the arrival it may end, and this object with
+  // it.
+  arrived_.notify_one();
+  if (communicator_ != nullptr) communicator_->Wake();
+}
+
+void Lane::AwaitArrivals() {
+  std::unique_lock lock(mutex_);
+  arrived_.wait(lock, [&] { return !arrivals_.empty(); });
+  taken_.swap(arrivals_);
+}
+
+void Lane::AwaitArrivalsAndCommunicate() {
+  constexpr int64_t kLongest = 100'000'000;  // a missed wake-up costs 0.1 s, not the job
+  for (;;) {
+    {
+      std::lock_guard lock(mutex_);
+      taken_.swap(arrivals_);
+    }
+    if (!taken_.empty()) return;
+    if (!communicator_->Poll()) communicator_->WaitForWork(kLongest);
   }
 }
 
 void Lane::Drive(const bool* done) {
   while (!*done) {
-    {
-      std::unique_lock lock(mutex_);
-      arrived_.wait(lock, [&] { return !arrivals_.empty(); });
-      taken_.swap(arrivals_);
+    if (communicator_ == nullptr) {
+      AwaitArrivals();
+    } else {
+      AwaitArrivalsAndCommunicate();
     }
     for (Arrival& arrival : taken_) arrival.run->Complete(arrival.node, std::move(arrival.status));
     taken_.clear();
@@ -78,6 +97,7 @@ void StepRun::RunReady() {
     const uint32_t bit = uint32_t(std::countr_zero(word));
     ready[first_word_] = word & (word - 1);
     RunOne(first_word_ * 64 + bit);
+    if (outstanding_ > 0 && lane_.communicator() != nullptr) lane_.communicator()->Poll();
   }
   running_ = false;
 }
@@ -156,9 +176,10 @@ void StepRun::FinishIfDone() {
 }
 
 absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step,
-                             std::vector<NodeTiming>* timings) {
+                             std::vector<NodeTiming>* timings,
+                             collective::Communicator* communicator) {
   TeamScope team(instance.plan().device->team());
-  Lane lane;
+  Lane lane(communicator);
   StepRun run(instance, lane, step);
   run.timings = timings;
   bool done = false;

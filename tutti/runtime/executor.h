@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <thread>
 #include <vector>
 
 #include "tutti/base/status.h"
@@ -16,24 +17,38 @@
 namespace tutti {
 
 class StepRun;
+namespace collective {
+class Communicator;
+}
 
 // The one thread that runs the nodes of a step on a device. Nodes that complete elsewhere come back
-// to it through Push; it sleeps only when it has nothing to run. A Lane belongs to the thread that
-// calls Drive.
+// to it through Push; it sleeps only when it has nothing to run. With a communicator it also does
+// the work of collectives that are under way: some between two nodes, and all there is when it has
+// nothing else to do. A Lane belongs to the thread that calls Drive.
 class Lane {
  public:
+  explicit Lane(collective::Communicator* communicator = nullptr) : communicator_(communicator) {}
+
   // Node `node` of `run` is done. From any thread.
   void Push(StepRun* run, uint32_t node, absl::Status status);
 
   // Handles completions until *done. Only on the lane's thread.
   void Drive(const bool* done);
 
+  collective::Communicator* communicator() const { return communicator_; }
+
  private:
+  // Moves what has arrived into taken_, waiting for it.
+  void AwaitArrivals();
+  void AwaitArrivalsAndCommunicate();
+
   struct Arrival {
     StepRun* run;
     uint32_t node;
     absl::Status status;
   };
+  const std::thread::id owner_ = std::this_thread::get_id();
+  collective::Communicator* const communicator_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Arrival> arrivals_;
@@ -90,6 +105,7 @@ class StepRun final : private Completion {
 
 // Runs an instance on the calling thread and waits for its end.
 absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step,
-                             std::vector<NodeTiming>* timings);
+                             std::vector<NodeTiming>* timings,
+                             collective::Communicator* communicator = nullptr);
 
 }  // namespace tutti

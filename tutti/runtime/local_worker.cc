@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <thread>
@@ -22,6 +23,7 @@ struct LocalWorker::Registered {
     std::unique_ptr<InstancePool> instances;
   };
   std::vector<Part> parts;
+  bool has_collectives = false;
 };
 
 // Threads for the parts that the caller does not run itself. There are as many as parts ever ran at
@@ -67,12 +69,17 @@ class LocalWorker::LaneThreads {
   std::vector<std::thread> threads_;
 };
 
-LocalWorker::LocalWorker(const std::string& job, int task, int devices, int cores)
+LocalWorker::LocalWorker(const std::string& job, int task, int devices, int cores,
+                         std::shared_ptr<collective::Communicator> communicator)
     : threads_(std::make_unique<LaneThreads>()) {
   RegisterRuntimeKernels();
+  if (communicator != nullptr) {
+    collectives_ = std::make_unique<Collectives>(std::move(communicator));
+  }
   for (int i = 0; i < devices; ++i) {
     devices_.push_back(
         std::make_unique<Device>(fmt::format("/job:{}/task:{}/cpu:{}", job, task, i), cores));
+    if (collectives_ != nullptr) devices_.back()->AddAllocator(collectives_->MakeAllocator());
   }
 }
 
@@ -88,6 +95,17 @@ void LocalWorker::Register(RegisterRequest request, uint64_t* handle, Done done)
   done(DoRegister(std::move(request), handle));
 }
 
+namespace {
+
+bool HasCollectives(const StepPlan& plan) {
+  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
+    const std::string& op = node.node->op();
+    return op == "AllReduce" || op == "Broadcast" || op == "AllGather";
+  });
+}
+
+}  // namespace
+
 absl::Status LocalWorker::DoRegister(RegisterRequest request, uint64_t* handle) {
   auto registered = std::make_shared<Registered>();
   for (Partition& part : request.parts) {
@@ -95,6 +113,7 @@ absl::Status LocalWorker::DoRegister(RegisterRequest request, uint64_t* handle) 
     TUTTI_ASSIGN_OR_RETURN(Program program,
                            OptimizePart(std::move(part.program), *part.device, request.options));
     TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), *part.device));
+    registered->has_collectives = registered->has_collectives || HasCollectives(*plan);
     TUTTI_ASSIGN_OR_RETURN(auto instances, InstancePool::Make(std::move(plan)));
     registered->parts.push_back({part.device, std::move(part.feed_index),
                                  std::move(part.fetch_index), std::move(instances)});
@@ -159,6 +178,7 @@ void AddTrace(PlanInstance& instance, std::span<const NodeTiming> timings, int64
 // One run of all parts.
 struct LocalWorker::Step {
   const RunRequest& request;
+  Collectives* collectives = nullptr;  // null for a step without them
   Rendezvous rendezvous;
   int64_t start = 0;
   std::mutex mutex;
@@ -175,10 +195,12 @@ struct LocalWorker::Step {
                         .random_step = request.random_step,
                         .cancellation = request.cancellation,
                         .device = part.device,
-                        .rendezvous = &rendezvous};
+                        .rendezvous = &rendezvous,
+                        .collectives = collectives};
     std::vector<NodeTiming> timings;
     const absl::Status status =
-        RunOnThisThread(*instance, context, request.trace != nullptr ? &timings : nullptr);
+        RunOnThisThread(*instance, context, request.trace != nullptr ? &timings : nullptr,
+                        collectives == nullptr ? nullptr : &collectives->communicator());
     if (status.ok()) {
       for (size_t i = 0; i < plan.fetches.size(); ++i) {
         request.results[part.fetch_index[i]] = instance->slot(plan.fetches[i]);
@@ -197,7 +219,10 @@ struct LocalWorker::Step {
 };
 
 absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& registered) {
-  Step step{.request = request};
+  std::unique_lock one_by_one(collective_steps_, std::defer_lock);
+  if (registered.has_collectives) one_by_one.lock();
+  Step step{.request = request,
+            .collectives = registered.has_collectives ? collectives_.get() : nullptr};
   if (request.trace != nullptr) step.start = NowNanos();
   if (registered.parts.empty()) return absl::OkStatus();
   if (registered.parts.size() == 1) return step.RunPart(registered.parts.front());

@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "tutti/runtime/collectives.h"
 #include "tutti/runtime/worker.h"
 
 namespace tutti {
@@ -12,8 +13,10 @@ namespace tutti {
 // it when there is one device; the other parts run on threads that are kept for the next step.
 class LocalWorker final : public Worker {
  public:
-  // Devices "/job:<job>/task:<task>/cpu:0" and so on, with `cores` each.
-  LocalWorker(const std::string& job, int task, int devices, int cores);
+  // Devices "/job:<job>/task:<task>/cpu:0" and so on, with `cores` each. `communicator` may be
+  // null; then steps have no collectives.
+  LocalWorker(const std::string& job, int task, int devices, int cores,
+              std::shared_ptr<collective::Communicator> communicator = nullptr);
   ~LocalWorker() override;
 
   std::vector<Device*> devices() override;
@@ -32,6 +35,8 @@ class LocalWorker final : public Worker {
   absl::Status RunParts(const RunRequest& request, Registered& registered);
   void Forget(int64_t step_id);
 
+  std::unique_ptr<Collectives> collectives_;
+  std::mutex collective_steps_;  // steps with collectives run one after the other
   std::vector<std::unique_ptr<Device>> devices_;
   std::unique_ptr<LaneThreads> threads_;
   std::mutex mutex_;

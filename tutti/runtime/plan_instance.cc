@@ -103,7 +103,8 @@ void PlanInstance::MakeNode(uint32_t i) {
     if (slot.uses > 0 || slot.fetched) context.consumed_outputs |= uint64_t{1} << o;
   }
   if (node.scratch_bytes > 0) {
-    context.scratch_data = static_cast<std::byte*>(arenas_[node.scratch_arena]->data()) + node.scratch_offset;
+    context.scratch_data =
+        static_cast<std::byte*>(arenas_[node.scratch_arena]->data()) + node.scratch_offset;
     context.scratch_size = node.scratch_bytes;
   }
   run.successors = successors_.data() + successors_.size();

@@ -4,6 +4,7 @@ namespace tutti {
 
 void RegisterRuntimeKernels() {
   [[maybe_unused]] static const bool done = [] {
+    RegisterCollectiveKernels(KernelRegistry::Global());
     RegisterControlFlowKernels(KernelRegistry::Global());
     RegisterTransferKernels(KernelRegistry::Global());
     return true;

@@ -8,6 +8,8 @@ namespace tutti {
 // Thread-safe.
 void RegisterRuntimeKernels();
 
+void RegisterCollectiveKernels(
+    KernelRegistry& registry);  // collective_kernels.cc: AllReduce, Broadcast, AllGather
 void RegisterControlFlowKernels(KernelRegistry& registry);  // control_flow.cc: If, While
 void RegisterTransferKernels(KernelRegistry& registry);     // transfer.cc: Send, Recv
 

@@ -97,6 +97,7 @@ class BucketPlacer {
       }
     }
     NotePins(node, spec);
+    if (IsBucket(node) && ShapesKnown(node)) SetAttr(spec.attrs, kPlacedAttr, true);
     TUTTI_ASSIGN_OR_RETURN(Node * made, copy_.AddAs(node, std::move(spec)));
     if (!IsBucket(node)) return absl::OkStatus();
     for (int i = 0; i < node.num_outputs(); ++i) {

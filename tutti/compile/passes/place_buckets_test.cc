@@ -10,6 +10,8 @@ const std::string kStart =
     "y = Placeholder() {dtype=float32, shape=[2, 10]}\n";
 const std::string kFeeds = "feed x\nfeed y\n";
 const std::string kAttrs = "{algorithm=\"\", group=\"\", key=\"\", wire=\"as-is\"}\n";
+const std::string kPlaced =
+    "{_placed=true, algorithm=\"\", group=\"\", key=\"\", wire=\"as-is\"}\n";
 const std::string kUses = "u = Neg(s)\nv = Neg(s:1)\n";
 const std::string kEnd = kFeeds + "fetch u\nfetch v\n";
 
@@ -20,7 +22,7 @@ TEST(PlaceBuckets, ValuesAreComputedIntoTheBucket) {
                 "a = Exp(x) {_arena_kind=\"registered\", _pinned=strings [\"s@0\"]}\n"
                 "b = Exp(y) {_arena_kind=\"registered\", _pinned=strings [\"s@64\"]}\n"
                 "s, = AllReduce(a, b) " +
-                kAttrs + kUses + kEnd);
+                kPlaced + kUses + kEnd);
 }
 
 TEST(PlaceBuckets, AViewIsPlacedThroughWhatItShows) {
@@ -30,7 +32,7 @@ TEST(PlaceBuckets, AViewIsPlacedThroughWhatItShows) {
                 "a = Exp(y) {_arena_kind=\"registered\", _pinned=strings [\"s@0\"]}\n"
                 "b = Identity(a)\n"
                 "s = AllReduce(b) " +
-                kAttrs + "u = Neg(s)\n" + kFeeds + "fetch u\n");
+                kPlaced + "u = Neg(s)\n" + kFeeds + "fetch u\n");
 }
 
 // Fed, read by somebody else, and twice in the bucket: each gets a copy.
@@ -42,7 +44,7 @@ TEST(PlaceBuckets, WhatOthersReadIsCopiedIn) {
                 "s/copy = _Copy(x) {_arena_kind=\"registered\", _pinned=strings [\"s@0\"]}\n"
                 "s/copy_1 = _Copy(b) {_arena_kind=\"registered\", _pinned=strings [\"s@64\"]}\n"
                 "s, = AllReduce(s/copy, s/copy_1) " +
-                kAttrs + kUses + "w = Neg(b)\n" + kEnd + "fetch w\n");
+                kPlaced + kUses + "w = Neg(b)\n" + kEnd + "fetch w\n");
 }
 
 TEST(PlaceBuckets, WhatLeavesTheStepIsCopiedOut) {
@@ -51,7 +53,7 @@ TEST(PlaceBuckets, WhatLeavesTheStepIsCopiedOut) {
             kStart +
                 "a = Exp(x) {_arena_kind=\"registered\", _pinned=strings [\"s@0\"]}\n"
                 "s = AllReduce(a) " +
-                kAttrs + "s/copy = _Copy(s)\n" + kFeeds + "fetch s/copy\n");
+                kPlaced + "s/copy = _Copy(s)\n" + kFeeds + "fetch s/copy\n");
 }
 
 }  // namespace

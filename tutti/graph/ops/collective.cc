@@ -130,9 +130,8 @@ std::vector<int64_t> BucketOffsets(std::span<const ValueType> values) {
   std::vector<int64_t> offsets;
   int64_t end = 0;
   for (const ValueType& value : values) {
-    offsets.push_back(end);
-    const int64_t bytes = value.shape.elements() * int64_t(SizeOf(value.dtype));
-    end += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    offsets.push_back((end + kAlignment - 1) / kAlignment * kAlignment);
+    end = offsets.back() + value.shape.elements() * int64_t(SizeOf(value.dtype));
   }
   offsets.push_back(end);
   return offsets;

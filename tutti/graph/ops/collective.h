@@ -35,7 +35,10 @@ std::vector<Output> Broadcast(std::span<const Output> values, int root,
 Output AllGather(Input rows, const CollectiveOptions& options = {}, std::string_view name = "");
 
 // Where the values of a bucket lie in its memory: 64-byte aligned, one after the other. The last
-// element is the size of the whole. REQUIRES: the shapes are known.
+// element is where the last value ends. REQUIRES: the shapes are known.
 std::vector<int64_t> BucketOffsets(std::span<const ValueType> values);
+
+// The note on a bucket whose inputs the plan has put into one memory, at these offsets.
+inline constexpr std::string_view kPlacedAttr = "_placed";
 
 }  // namespace tutti
