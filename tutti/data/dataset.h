@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tutti/tensor/tensor.h"
+
+namespace tutti {
+
+// Samples side by side: a tensor for each column, whose first dimension counts the samples.
+using Columns = std::map<std::string, Tensor>;
+
+// What one worker gets of one step.
+struct Minibatch {
+  Columns columns;
+  int64_t count = 0;     // samples in it; 0 for a worker whose slice is empty
+  int64_t position = 0;  // of its first sample
+};
+
+// Reads a Dataset from a position on. Not thread-safe.
+class DatasetReader {
+ public:
+  virtual ~DatasetReader() = default;
+  // This worker's slice of the next global batch. False at the end, when no worker has any more.
+  // Throws Error when a map function does, or changes the number of samples.
+  virtual bool Next(Minibatch* batch) = 0;
+};
+
+// A recipe for a stream of batches. Every function gives another Dataset and leaves this one as it
+// is; the order of the calls does not matter, but for that of several Maps. Cheap to copy.
+//
+// What the stream holds depends on nothing but the recipe: sample k of an epoch is fixed by (seed,
+// epoch), the global batch t is the samples at positions [t * size, (t + 1) * size), and worker w
+// of n has a contiguous slice of it. So N workers see together what one would see, and a position
+// is one number, whatever the number of workers.
+//
+//   Dataset train = Dataset::FromTensors({{"image", images}, {"label", labels}})
+//                       .Shuffle(seed).Repeat().Batch(64).Map(Augment).Prefetch(2);
+class Dataset {
+ public:
+  // Throws Error unless there is a column, and all have the same number of rows.
+  static Dataset FromTensors(Columns columns);
+  // Columns from IDX files (see idx.h), by name of column.
+  static Dataset FromIdx(const std::map<std::string, std::string>& paths);
+
+  // Every epoch in an order of its own.
+  Dataset Shuffle(uint64_t seed) const;
+  // Goes through the samples `epochs` times; without this once, with -1 for ever.
+  Dataset Repeat(int64_t epochs = -1) const;
+  // Samples a step, over all workers. Throws Error unless size > 0. A batch may reach over the end
+  // of an epoch; the last one may be smaller.
+  Dataset Batch(int64_t size) const;
+  // Changes a batch's columns, on the thread that reads. It must keep the number of samples and
+  // should depend on nothing but them.
+  Dataset Map(std::function<Columns(Columns)> function) const;
+  // The slice of worker `index` of `count`. Throws Error unless 0 <= index < count.
+  Dataset Shard(int index, int count) const;
+  // Reads so many batches ahead, on a thread of the reader's own.
+  Dataset Prefetch(int batches) const;
+
+  int64_t samples() const;     // of one epoch, over all workers
+  int64_t batch_size() const;  // over all workers
+  // The shape and type of a column, the number of samples unknown.
+  const Columns& columns() const;
+
+  // A reader that begins at the global batch `step`.
+  std::unique_ptr<DatasetReader> Read(int64_t step = 0) const;
+
+ private:
+  struct Recipe;
+  explicit Dataset(std::shared_ptr<const Recipe> recipe) : recipe_(std::move(recipe)) {}
+  Dataset With(const std::function<void(Recipe&)>& change) const;
+
+  friend class SliceReader;
+  std::shared_ptr<const Recipe> recipe_;
+};
+
+}  // namespace tutti

@@ -1,0 +1,188 @@
+#include "tutti/data/dataset.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "tutti/base/error.h"
+#include "tutti/data/epoch_order.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+
+Tensor Numbers(int64_t count) {
+  Tensor t(kInt64, {count});
+  std::iota(t.data<int64_t>(), t.data<int64_t>() + count, 0);
+  return t;
+}
+
+std::vector<int64_t> ValuesOf(const Tensor& t) {
+  const auto values = t.values<int64_t>();
+  return {values.begin(), values.end()};
+}
+
+TEST(EpochOrder, IsAPermutationFixedBySeedAndEpoch) {
+  const auto order = EpochOrder(1000, 1, 0);
+  EXPECT_EQ(order, EpochOrder(1000, 1, 0));
+  EXPECT_NE(order, EpochOrder(1000, 1, 1));
+  EXPECT_NE(order, EpochOrder(1000, 2, 0));
+  auto sorted = order;
+  std::sort(sorted.begin(), sorted.end());
+  EXPECT_EQ(sorted, ValuesOf(Numbers(1000)));
+  // The same numbers on every machine, so that a run can be repeated elsewhere.
+  EXPECT_THAT(EpochOrder(8, 0, 0), testing::ElementsAre(2, 5, 0, 3, 4, 6, 1, 7));
+}
+
+TEST(EpochOrder, EveryPlaceIsEquallyLikely) {
+  std::vector<int> first(5);
+  for (int64_t epoch = 0; epoch < 10000; ++epoch) ++first[size_t(EpochOrder(5, 3, epoch)[0])];
+  for (const int count : first) EXPECT_NEAR(count, 2000, 200);
+}
+
+Dataset Counted(int64_t samples) { return Dataset::FromTensors({{"n", Numbers(samples)}}); }
+
+// What the next batch holds; empty at the end.
+std::vector<int64_t> NextOf(DatasetReader& reader) {
+  Minibatch batch;
+  return reader.Next(&batch) ? ValuesOf(batch.columns.at("n")) : std::vector<int64_t>();
+}
+
+std::vector<std::vector<int64_t>> AllOf(const Dataset& dataset, int64_t step = 0) {
+  std::vector<std::vector<int64_t>> batches;
+  const auto reader = dataset.Read(step);
+  Minibatch batch;
+  while (reader->Next(&batch)) batches.push_back(ValuesOf(batch.columns.at("n")));
+  return batches;
+}
+
+TEST(Dataset, GoesThroughItsSamplesOnceAndEndsWithASmallerBatch) {
+  EXPECT_THAT(AllOf(Counted(5).Batch(2)),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4)));
+}
+
+TEST(Dataset, ABatchReachesOverTheEndOfAnEpoch) {
+  const auto reader = Counted(10).Shuffle(5).Repeat().Batch(4).Read();
+  std::vector<int64_t> seen;
+  for (int i = 0; i < 5; ++i) {
+    const auto values = NextOf(*reader);
+    seen.insert(seen.end(), values.begin(), values.end());
+  }
+  std::vector<int64_t> expected = EpochOrder(10, 5, 0);
+  const auto second = EpochOrder(10, 5, 1);
+  expected.insert(expected.end(), second.begin(), second.end());
+  EXPECT_EQ(seen, expected);
+}
+
+TEST(Dataset, TheOrderOfSettingsDoesNotMatter) {
+  EXPECT_EQ(AllOf(Counted(9).Batch(4).Repeat(2).Shuffle(3)),
+            AllOf(Counted(9).Shuffle(3).Repeat(2).Batch(4)));
+}
+
+TEST(Dataset, SlicesOfAllWorkersAreTheBatchOfOne) {
+  const Dataset whole = Counted(11).Shuffle(2).Repeat(2).Batch(6);
+  for (const int workers : {1, 2, 3, 4, 7}) {
+    std::vector<std::vector<int64_t>> joined(4);
+    for (int w = 0; w < workers; ++w) {
+      const auto slices = AllOf(whole.Shard(w, workers));
+      ASSERT_EQ(slices.size(), 4u) << "every worker takes part in every step";
+      for (size_t t = 0; t < slices.size(); ++t) {
+        joined[t].insert(joined[t].end(), slices[t].begin(), slices[t].end());
+      }
+    }
+    EXPECT_EQ(joined, AllOf(whole)) << workers;
+  }
+}
+
+TEST(Dataset, AWorkerWithoutSamplesGetsEmptyBatches) {
+  const auto reader = Counted(1).Batch(4).Shard(0, 3).Read();
+  Minibatch batch;
+  ASSERT_TRUE(reader->Next(&batch));
+  EXPECT_EQ(batch.count, 0);
+  EXPECT_EQ(batch.columns.at("n").shape(), Shape({0}));
+  EXPECT_FALSE(reader->Next(&batch));
+}
+
+TEST(Dataset, GoesOnFromAStep) {
+  const Dataset dataset = Counted(10).Shuffle(1).Repeat(3).Batch(4);
+  auto all = AllOf(dataset);
+  all.erase(all.begin(), all.begin() + 3);
+  EXPECT_EQ(AllOf(dataset, 3), all);
+  EXPECT_TRUE(AllOf(dataset, int64_t{1} << 60).empty());
+}
+
+TEST(Dataset, PrefetchGivesTheSameBatches) {
+  const Dataset dataset = Counted(100).Shuffle(9).Repeat(3).Batch(7);
+  EXPECT_EQ(AllOf(dataset.Prefetch(3)), AllOf(dataset));
+  const auto unfinished = dataset.Repeat().Prefetch(2).Read();  // ends although nobody reads on
+  EXPECT_EQ(NextOf(*unfinished).size(), 7u);
+}
+
+TEST(Dataset, MapsRunInOrderAndMustKeepTheSamples) {
+  const auto add = [](Columns columns) {
+    for (int64_t& v : columns.at("n").values<int64_t>()) v += 1;
+    return columns;
+  };
+  const auto twice = [](Columns columns) {
+    for (int64_t& v : columns.at("n").values<int64_t>()) v *= 2;
+    return columns;
+  };
+  EXPECT_THAT(AllOf(Counted(2).Batch(2).Map(add).Map(twice)), ElementsAre(ElementsAre(2, 4)));
+  EXPECT_THAT(AllOf(Counted(2).Batch(2)), ElementsAre(ElementsAre(0, 1))) << "its own copy";
+  const auto drop = [](Columns columns) {
+    columns.at("n") = columns.at("n").Rows(0, 1);
+    return columns;
+  };
+  for (const int ahead : {0, 2}) {
+    const auto reader = Counted(4).Batch(4).Map(drop).Prefetch(ahead).Read();
+    Minibatch batch;
+    try {
+      reader->Next(&batch);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "Dataset: a map function made column \"n\" [1] from 4 samples; it must keep "
+                   "their number");
+    }
+  }
+}
+
+TEST(Dataset, KeepsColumnsTogether) {
+  Tensor wide(kFloat32, {6, 2});
+  for (int i = 0; i < 12; ++i) wide.data<float>()[i] = float(i / 2);
+  const auto reader =
+      Dataset::FromTensors({{"wide", wide}, {"n", Numbers(6)}}).Shuffle(0).Batch(6).Read();
+  Minibatch batch;
+  ASSERT_TRUE(reader->Next(&batch));
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(batch.columns.at("wide").data<float>()[2 * i + 1],
+              float(batch.columns.at("n").data<int64_t>()[i]));
+  }
+}
+
+TEST(Dataset, NothingIsAlsoADataset) {
+  EXPECT_TRUE(AllOf(Counted(0).Repeat().Batch(3)).empty());
+  EXPECT_TRUE(AllOf(Counted(3).Repeat(0)).empty());
+}
+
+TEST(Dataset, RefusesWhatMakesNoSense) {
+  EXPECT_THROW(Dataset::FromTensors({}), Error);
+  EXPECT_THROW(Dataset::FromTensors({{"a", Tensor::Scalar(1.0f)}}), Error);
+  try {
+    Dataset::FromTensors({{"a", Numbers(3)}, {"b", Numbers(4)}});
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "Dataset: column \"b\" has 4 rows, \"a\" has 3");
+  }
+  EXPECT_THROW(Counted(3).Batch(0), Error);
+  EXPECT_THROW(Counted(3).Shard(2, 2), Error);
+  EXPECT_THROW(Counted(3).Repeat(-2), Error);
+  EXPECT_THROW(Counted(3).Prefetch(-1), Error);
+  EXPECT_THROW(Counted(3).Read(-1), Error);
+}
+
+}  // namespace
+}  // namespace tutti
