@@ -5,7 +5,7 @@
 #include "tutti/autodiff/gradients.h"
 #include "tutti/base/error.h"
 #include "tutti/client/session.h"
-#include "tutti/data/batcher.h"
+#include "tutti/data/dataset.h"
 #include "tutti/data/fashion_mnist.h"
 #include "tutti/data/idx.h"
 #include "tutti/graph/graph.h"
@@ -31,10 +31,14 @@
 #include "tutti/kernels/register.h"
 #include "tutti/nn/nn.h"
 #include "tutti/tensor/tensor.h"
+#include "tutti/train/estimator.h"
+#include "tutti/train/flags.h"
 #include "tutti/train/gradient_list.h"
 #include "tutti/train/learning_rate.h"
+#include "tutti/train/main.h"
 #include "tutti/train/optimizers.h"
 #include "tutti/train/progress.h"
+#include "tutti/train/strategies/strategies.h"
 
 namespace tutti::internal {
 // A program that includes this header has the CPU's kernels.

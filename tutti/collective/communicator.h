@@ -121,6 +121,16 @@ struct CommunicatorOptions {
   bool tune = true;                // measure links at the start (up to 50 ms), or use defaults
 };
 
+// What a communicator has done so far.
+struct CommunicatorStats {
+  int64_t operations = 0;
+  int64_t bytes = 0;          // of this rank's data in them
+  int64_t active_nanos = 0;   // with an operation under way
+  int64_t exposed_nanos = 0;  // of these: a caller had nothing else to do
+  // By rank: how long it was the last one whose start of an operation was waited for.
+  std::vector<int64_t> waited_nanos;
+};
+
 // One rank's membership in a job: its links to the others, and the engine that runs operations on
 // them. A rank that dies or falls silent ends every operation of every rank with an error that
 // names it, and the communicator with it: it must be made anew, with a higher generation.
@@ -156,6 +166,10 @@ class Communicator {
 
   // This rank cannot go on: every operation of every rank ends with `reason`, which names it.
   virtual void Abort(const absl::Status& reason) = 0;
+  virtual CommunicatorStats stats() const = 0;
+  // A caller that polls spent so long with nothing else to do.
+  virtual void CountExposed(int64_t nanos) = 0;
+
   // OK, or why no operation can succeed any more.
   virtual absl::Status status() const = 0;
 };

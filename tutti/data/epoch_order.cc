@@ -1,7 +1,9 @@
 #include "tutti/data/epoch_order.h"
 
+#include <cstddef>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace tutti {
 namespace {

@@ -32,16 +32,20 @@ void Lane::AwaitArrivals() {
   taken_.swap(arrivals_);
 }
 
+bool Lane::TakeArrivals() {
+  std::lock_guard lock(mutex_);
+  taken_.swap(arrivals_);
+  return !taken_.empty();
+}
+
 void Lane::AwaitArrivalsAndCommunicate() {
   constexpr int64_t kLongest = 100'000'000;  // a missed wake-up costs 0.1 s, not the job
-  for (;;) {
-    {
-      std::lock_guard lock(mutex_);
-      taken_.swap(arrivals_);
-    }
-    if (!taken_.empty()) return;
+  if (TakeArrivals()) return;
+  const int64_t begin = NowNanos();
+  do {
     if (!communicator_->Poll()) communicator_->WaitForWork(kLongest);
-  }
+  } while (!TakeArrivals());
+  communicator_->CountExposed(NowNanos() - begin);
 }
 
 void Lane::Drive(const bool* done) {

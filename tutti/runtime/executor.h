@@ -38,6 +38,7 @@ class Lane {
   collective::Communicator* communicator() const { return communicator_; }
 
  private:
+  bool TakeArrivals();  // into taken_; false if there are none
   // Moves what has arrived into taken_, waiting for it.
   void AwaitArrivals();
   void AwaitArrivalsAndCommunicate();

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/register.h"
 #include "tutti/graph/ops/rows.h"
@@ -126,6 +128,15 @@ void RegisterStateOps(OpRegistry& registry) {
                 .stateful = true});
 }
 
+namespace {
+thread_local VariablePlacementScope::DeviceOf device_of_variables;
+}
+
+VariablePlacementScope::VariablePlacementScope(DeviceOf device_of) {
+  device_of_variables = std::move(device_of);
+}
+VariablePlacementScope::~VariablePlacementScope() { device_of_variables = nullptr; }
+
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
                 std::source_location where) {
   return Variable(graph, initializer, name, VariableOptions{}, where);
@@ -135,6 +146,11 @@ Output Variable(Graph& graph, const Initializer& initializer, std::string_view n
                 const VariableOptions& options, std::source_location where) {
   const std::string base(name.empty() ? graph.UniqueName("variable")
                                       : graph.name_scope() + std::string(name));
+  std::optional<DeviceScope> device;
+  if (device_of_variables) {
+    const std::string chosen = device_of_variables(base, initializer.dtype, initializer.shape);
+    if (!chosen.empty()) device.emplace(graph, chosen);
+  }
   // The variable names the node that initialises it, so that any client that has the graph can find
   // it.
   OpBuilder builder("Variable", name.empty() ? base.substr(graph.name_scope().size()) : name);

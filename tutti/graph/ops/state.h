@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <source_location>
+#include <string>
 #include <string_view>
 
 #include "tutti/graph/input.h"
@@ -31,6 +32,17 @@ struct VariableOptions {
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
                 const VariableOptions& options,
                 std::source_location where = std::source_location::current());
+
+// While it lives, variables that this thread makes live on the device that `device_of` names, where
+// that is not empty: how a strategy decides where they go. One at a time per thread.
+class VariablePlacementScope {
+ public:
+  using DeviceOf = std::function<std::string(std::string_view name, DType, const Shape&)>;
+  explicit VariablePlacementScope(DeviceOf device_of);
+  ~VariablePlacementScope();
+  VariablePlacementScope(const VariablePlacementScope&) = delete;
+  VariablePlacementScope& operator=(const VariablePlacementScope&) = delete;
+};
 
 // `variable` must be what Variable() returned. Each returns the value after the update.
 Output Assign(Input variable, Input value, std::string_view name = "");

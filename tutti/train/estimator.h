@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "tutti/data/dataset.h"
+#include "tutti/train/model.h"
+#include "tutti/train/run_config.h"
+
+namespace tutti {
+
+// Builds the model: once to train, once more on the same variables to evaluate.
+using ModelFunction = std::function<ModelSpec(const Features& batch, Mode mode)>;
+// Where the samples come from, shuffled and repeated as is right for them. Batches, slices of the
+// workers and prefetching are the Estimator's.
+using InputFunction = std::function<Dataset()>;
+
+struct TrainSpec {
+  InputFunction input;
+  int64_t max_steps = 0;  // 0: RunConfig's
+};
+
+struct EvalSpec {
+  InputFunction input;
+  int64_t batch_size = 500;  // over all workers
+};
+
+using Metrics = std::map<std::string, double>;  // "loss", "accuracy"
+
+struct TrainResult {
+  int64_t steps = 0;
+  double loss = 0;  // of the last step
+  double seconds = 0;
+  double samples_per_second = 0;  // over all workers
+};
+
+// Trains and evaluates a model, alone or with other workers, as its RunConfig says; the same
+// program does both. Every worker makes the same calls. Throws Error. Not thread-safe.
+class Estimator {
+ public:
+  Estimator(ModelFunction model, const RunConfig& config);
+  ~Estimator();
+  Estimator(const Estimator&) = delete;
+  Estimator& operator=(const Estimator&) = delete;
+
+  // Makes updates until the step count, the end of the data, or a stop signal to any worker. Shows
+  // model, cluster and strategy, then progress, and at the end where the time went. A second call
+  // goes on from there.
+  TrainResult Train(const TrainSpec& spec);
+
+  // The mean of loss and metrics over the dataset, the workers sharing the work.
+  Metrics Evaluate(const EvalSpec& spec);
+
+  bool leads() const;  // is this the worker that prints and writes files?
+
+  // The values of all variables by name, for tests and for saving.
+  std::map<std::string, Tensor> Variables();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Trains, evaluates, and prints the metrics: "test accuracy 91.42%  loss 0.2401".
+Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval);
+
+}  // namespace tutti

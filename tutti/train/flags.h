@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tutti {
+
+// The flags of a program: --name value or --name=value. Every one has a variable that holds its
+// value, which before Parse is its default.
+//
+//   std::string model = "cnn";
+//   Flags flags("Trains a small network on Fashion-MNIST.");
+//   flags.Add("model", &model, "cnn or mlp", {"cnn", "mlp"});
+//   if (!flags.Parse(argc, argv)) return 0;  // --help was shown
+class Flags {
+ public:
+  explicit Flags(std::string summary) : summary_(std::move(summary)) {}
+
+  // `help` is one line; the default is added to it. With `choices` nothing else is accepted.
+  void Add(std::string name, std::string* value, std::string help,
+           std::vector<std::string> choices = {});
+  // At least `least`.
+  void Add(std::string name, int64_t* value, std::string help, int64_t least);
+  void Add(std::string name, double* value, std::string help, double least);
+  void Add(std::string name, bool* value, std::string help);  // alone means true
+
+  // Takes the flags of `other`, too; they are listed behind these.
+  void Append(const Flags& other);
+
+  // Throws Error (kInvalidArgument) that names the flag, what was given and what was expected.
+  // False when --help was asked for; it has been printed to stdout then.
+  bool Parse(int argc, const char* const* argv);
+
+  std::string Help(std::string_view program) const;
+
+ private:
+  struct Flag {
+    std::string name;
+    std::string help;
+    std::string kind;  // how the value is called in the help: N, X, TEXT
+    std::string initial;
+    // Sets the variable; what was expected, or "" if the text was fine.
+    std::function<std::string(std::string_view)> set;
+    bool needs_value = true;
+  };
+  void AddFlag(Flag flag);
+
+  std::string summary_;
+  std::vector<Flag> flags_;
+};
+
+}  // namespace tutti

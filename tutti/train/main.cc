@@ -1,0 +1,172 @@
+#include "tutti/train/main.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include "tutti/base/error.h"
+#include "tutti/base/status.h"
+#include "tutti/cluster/tf_config.h"
+#include "tutti/collective/communicator.h"
+#include "tutti/train/strategies/strategies.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kTrainingError = 1;
+constexpr int kUsage = 2;
+constexpr int kPeerLost = 128;
+
+std::atomic<int> stop_signal{0};
+
+extern "C" void OnStopSignal(int number) {
+  if (stop_signal.exchange(number) != 0) ::_exit(128 + number);
+}
+
+void CatchStopSignals() {
+  struct sigaction action = {};
+  action.sa_handler = OnStopSignal;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+}
+
+Flags FlagsOf(RunConfig& config, const MainOptions& options) {
+  Flags flags(options.summary);
+  if (options.flags != nullptr) flags.Append(*options.flags);
+  flags.Add("strategy", &config.strategy, "how training is spread: local or allreduce",
+            {"local", "allreduce"});
+  flags.Add("max-steps", &config.max_steps, "updates to make", 1);
+  flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
+  flags.Add("learning-rate", &config.learning_rate, "at the start", 0.0);
+  flags.Add("scale-learning-rate", &config.scale_learning_rate,
+            "multiply it by the number of workers");
+  flags.Add("warmup-steps", &config.warmup_steps, "updates over which it grows", 0);
+  flags.Add("seed", &config.seed, "fixes initial weights, the order of samples and dropout", 0);
+  flags.Add("algorithm", &config.algorithm, "of all-reduce",
+            {"auto", "exchange", "direct", "ring", "halving-doubling", "tree", "hierarchical"});
+  flags.Add("wire", &config.wire, "how float32 gradients travel", {"as-is", "bf16", "fp16"});
+  flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
+  flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers");
+  return flags;
+}
+
+// The cluster's token; every task of a job has the same.
+std::string JobToken() {
+  const char* token = std::getenv("TUTTI_JOB_TOKEN");
+  return token == nullptr ? "" : token;
+}
+
+void CheckRole(const TaskConfig& task, const RunConfig& config) {
+  if (task.TrainerRank() < 0) {
+    ThrowInvalidArgument(
+        fmt::format("TF_CONFIG: task.type is \"{}\", which --strategy {} has no work for; expected "
+                    "chief or worker",
+                    task.task.job, config.strategy));
+  }
+  const size_t trainers = task.cluster.Trainers().size();
+  if (config.strategy == "local" && trainers > 1) {
+    ThrowInvalidArgument(
+        fmt::format("TF_CONFIG has {} tasks that train, but --strategy is local; use --strategy "
+                    "allreduce, or unset TF_CONFIG to train alone",
+                    trainers));
+  }
+}
+
+std::shared_ptr<collective::Communicator> Join(const TaskConfig& task) {
+  collective::CommunicatorOptions options;
+  options.bootstrap.rank = task.TrainerRank();
+  options.bootstrap.size = int(task.cluster.Trainers().size());
+  options.bootstrap.address = task.cluster.AddressOf(task.cluster.Chief());
+  options.bootstrap.token = JobToken();
+  return ValueOrThrow(collective::Communicator::Create(options));
+}
+
+// A cluster of this process, for --strategy allreduce without TF_CONFIG.
+std::shared_ptr<collective::Communicator> JoinAlone() {
+  auto alone = ValueOrThrow(collective::Communicator::CreateInProcess(1));
+  return std::move(alone.front());
+}
+
+void ChooseStrategy(const std::optional<TaskConfig>& task, RunConfig& config) {
+  if (task) {
+    CheckRole(*task, config);
+    config.role = ToString(task->task);
+  }
+  if (config.strategy == "local") {
+    config.strategy_object = MakeLocalStrategy();
+    return;
+  }
+  config.communicator = task ? Join(*task) : JoinAlone();
+  AllReduceOptions options;
+  options.algorithm = config.algorithm == "auto" ? "" : config.algorithm;
+  options.wire = config.wire;
+  config.strategy_object = MakeAllReduceStrategy(*config.communicator, options);
+}
+
+int ExitCodeOf(Code code) {
+  return code == Code::kUnavailable || code == Code::kDeadlineExceeded ? kPeerLost : kTrainingError;
+}
+
+int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& body) {
+  try {
+    body(config);
+    const int signal = stop_signal.load();
+    return signal == 0 ? 0 : 128 + signal;
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
+    if (config.communicator != nullptr) {
+      config.communicator->Abort(MakeStatus(static_cast<absl::StatusCode>(error.code()),
+                                            "{} failed: {}", config.role,
+                                            std::string_view(error.what())));
+    }
+    return ExitCodeOf(error.code());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
+    if (config.communicator != nullptr) {
+      config.communicator->Abort(
+          Aborted("{} failed: {}", config.role, std::string_view(error.what())));
+    }
+    return kTrainingError;
+  }
+}
+
+}  // namespace
+
+bool StopRequested() { return stop_signal.load(std::memory_order_relaxed) != 0; }
+
+int Main(int argc, char** argv, const std::function<void(const RunConfig&)>& body) {
+  return Main(argc, argv, {}, body);
+}
+
+int Main(int argc, char** argv, const MainOptions& options,
+         const std::function<void(const RunConfig&)>& body) {
+  RunConfig config = options.defaults;
+  config.program = argc > 0 ? argv[0] : "tutti";
+  config.program = config.program.substr(config.program.rfind('/') + 1);
+  CatchStopSignals();
+  std::optional<TaskConfig> task;
+  try {
+    if (!FlagsOf(config, options).Parse(argc, argv)) return 0;
+    task = ValueOrThrow(TfConfigFromEnvironment());
+    if (task) CheckRole(*task, config);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
+    return kUsage;
+  }
+  try {
+    ChooseStrategy(task, config);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
+    return ExitCodeOf(error.code());
+  }
+  return Run(config, body);
+}
+
+}  // namespace tutti

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "tutti/train/flags.h"
+#include "tutti/train/run_config.h"
+
+namespace tutti {
+
+struct MainOptions {
+  std::string summary = "Trains a model.";  // the first line of --help
+  RunConfig defaults = {};                  // what the flags are when they are not given
+  const Flags* flags = nullptr;             // the program's own, beside those of RunConfig
+};
+
+// What a training program's main returns. Reads the flags and TF_CONFIG, joins the other workers,
+// calls `body`, and turns what it throws into a message and an exit code:
+//   0    done
+//   1    training error
+//   2    usage: a flag or TF_CONFIG
+//   128  a peer was lost: starting again may help; 128 + n: ended by signal n
+// SIGINT and SIGTERM ask for an end after the current step; a second one ends at once.
+int Main(int argc, char** argv, const std::function<void(const RunConfig&)>& body);
+int Main(int argc, char** argv, const MainOptions& options,
+         const std::function<void(const RunConfig&)>& body);
+
+// Has a signal asked for an end?
+bool StopRequested();
+
+}  // namespace tutti

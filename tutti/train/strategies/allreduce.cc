@@ -1,0 +1,142 @@
+// Between-graph replication: every worker runs the same graph on its slice of the batch, and the
+// only nodes that know of the others are the collectives that stand between the gradients and their
+// updates.
+//
+//   loss of the worker (a mean)        x samples ->  a sum: what is differentiated
+//   gradients, in order of readiness   -> buckets -> AllReduce -> sums over all workers
+//   sums                               x 1 / samples of all, which the update does on its way
+//
+// The first bucket also carries how many samples each worker had, its loss, and whether it asks for
+// an end. So a worker with fewer samples counts less, one with none counts nothing, and all stop
+// after the same step. An update is scaled by 0, and changes nothing, when nobody had a sample.
+//
+// The last layers' gradients are ready first; their bucket travels while the earlier layers are
+// still being differentiated. That needs no machinery: an AllReduce starts when its inputs are
+// there, and the lane goes on with what is ready.
+//
+// Gradients that are rows (of look-up tables) travel as rows: AllGather puts the workers' rows one
+// after the other, and the sparse update works them off in this order.
+#include <map>
+
+#include "tutti/collective/communicator.h"
+#include "tutti/graph/ops/collective.h"
+#include "tutti/graph/ops/control.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/shape.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/train/strategies/strategies.h"
+
+namespace tutti {
+namespace {
+
+Output As(Output value, DType dtype) { return value.dtype() == dtype ? value : Cast(value, dtype); }
+
+// 1 / samples, or 0 where there are none.
+Output Inverse(Output samples) {
+  return Select(Greater(samples, 0.0f), Div(1.0f, Maximum(samples, 1.0f)), ZerosLike(samples));
+}
+
+class AllReduceStrategy final : public Strategy {
+ public:
+  AllReduceStrategy(collective::Communicator& communicator, const AllReduceOptions& options)
+      : communicator_(communicator), options_(options) {}
+
+  std::string_view name() const override { return "allreduce"; }
+  int workers() const override { return communicator_.size(); }
+  int rank() const override { return communicator_.rank(); }
+
+  Output Differentiated(const WorkerStep& step) const override {
+    NameScope scope(step.loss.graph(), "allreduce");
+    return Mul(step.loss, As(step.samples, step.loss.dtype()));
+  }
+
+  std::vector<GradientAndVariable> Aggregate(std::span<const GradientAndVariable> list,
+                                             const WorkerStep& step,
+                                             JointStep* joint) const override {
+    NameScope scope(step.loss.graph(), "allreduce");
+    std::vector<GradientAndVariable> summed(list.begin(), list.end());
+    std::vector<GradientBucket> buckets = MakeBuckets(list, options_.buckets);
+    if (buckets.empty()) buckets.push_back({.dtype = kFloat32});
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      SumBucket(buckets[b], b, step, summed, joint);
+    }
+    for (size_t i = 0; i < summed.size(); ++i) {
+      if (summed[i].gradient.sparse()) summed[i].gradient = Gathered(summed[i]);
+    }
+    const Output scale = Inverse(joint->samples);
+    joint->loss = Mul(joint->loss, scale);
+    for (GradientAndVariable& entry : summed) {
+      if (!entry.gradient.empty()) entry = Scaled(entry, scale);
+    }
+    return summed;
+  }
+
+  const Node* SynchronizeState(Graph& graph) const override {
+    NameScope scope(graph, "synchronize");
+    std::map<DType, std::vector<Output>> by_type;
+    for (const auto& node : graph.nodes()) {
+      if (node->op() == "Variable") by_type[node->type(0).dtype].push_back(node->output());
+    }
+    std::vector<const Node*> assigned;
+    for (const auto& [dtype, variables] : by_type) {
+      const std::vector<Output> values =
+          Broadcast(variables, 0, {.key = fmt::format("state/{}", NameOf(dtype))});
+      for (size_t i = 0; i < variables.size(); ++i) {
+        assigned.push_back(Assign(variables[i], values[i]).node);
+      }
+    }
+    return Group(graph, assigned);
+  }
+
+ private:
+  CollectiveOptions Call(std::string key) const {
+    return {.key = std::move(key), .algorithm = options_.algorithm, .wire = options_.wire};
+  }
+
+  // Sums the gradients of one bucket, and with the first the counts.
+  void SumBucket(const GradientBucket& bucket, size_t number, const WorkerStep& step,
+                 std::vector<GradientAndVariable>& summed, JointStep* joint) const {
+    std::vector<Output> values;
+    if (number == 0) {
+      const Output counted = Select(Greater(step.samples, 0.0f), As(Differentiated(step), kFloat32),
+                                    ZerosLike(step.samples));
+      values = {As(step.samples, bucket.dtype), As(step.stop, bucket.dtype),
+                As(counted, bucket.dtype)};
+    }
+    const size_t counts = values.size();
+    for (const size_t i : bucket.entries) values.push_back(summed[i].gradient.dense);
+    CollectiveOptions call = Call(fmt::format("grads/bucket_{}", number));
+    // Counts must arrive as they are, and other types than float32 travel as they are anyway.
+    if (number == 0 || bucket.dtype != kFloat32) call.wire = "as-is";
+    const std::vector<Output> sums = AllReduce(values, call, fmt::format("bucket_{}", number));
+    if (number == 0) {
+      joint->samples = As(sums[0], kFloat32);
+      joint->stop = As(sums[1], kFloat32);
+      joint->loss = As(sums[2], kFloat32);
+    }
+    for (size_t k = 0; k < bucket.entries.size(); ++k) {
+      summed[bucket.entries[k]].gradient.dense = sums[counts + k];
+    }
+  }
+
+  GradientValue Gathered(const GradientAndVariable& entry) const {
+    const std::string key = fmt::format("rows/{}", entry.variable.node->name());
+    CollectiveOptions rows = Call(key);
+    if (entry.gradient.rows.dtype() != kFloat32) rows.wire = "as-is";
+    return {
+        .indices = AllGather(Reshape(entry.gradient.indices, Shape{-1}), {.key = key + "/index"}),
+        .rows = AllGather(entry.gradient.rows, rows)};
+  }
+
+  collective::Communicator& communicator_;
+  const AllReduceOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Strategy> MakeAllReduceStrategy(collective::Communicator& communicator,
+                                                const AllReduceOptions& options) {
+  return std::make_unique<AllReduceStrategy>(communicator, options);
+}
+
+}  // namespace tutti

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "tutti/train/buckets.h"
+#include "tutti/train/strategy.h"
+
+namespace tutti {
+
+namespace collective {
+class Communicator;
+}
+
+// This process alone.
+std::unique_ptr<Strategy> MakeLocalStrategy();
+
+struct AllReduceOptions {
+  std::string algorithm = "";  // empty: the tuner chooses
+  std::string wire = "as-is";  // as-is, bf16 or fp16
+  BucketOptions buckets = {};
+};
+// A mirror of every variable in every worker; gradients are summed by all-reduce of buckets, and
+// every worker makes the same update. The communicator must outlive the strategy.
+std::unique_ptr<Strategy> MakeAllReduceStrategy(collective::Communicator& communicator,
+                                                const AllReduceOptions& options = {});
+
+}  // namespace tutti

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tutti/client/session.h"
+#include "tutti/train/run_config.h"
+
+namespace tutti {
+
+// Writes one Chrome trace of a step of all workers to config.trace: worker 0 writes what the others
+// send it. Their clocks are set by the end of the step, which comes for all at the same time. All
+// workers call it. Throws Error.
+void WriteWorkerTraces(const RunConfig& config, const RunTrace& trace);
+
+}  // namespace tutti
