@@ -1,0 +1,284 @@
+// One loop over everything that can happen: output of a task, its end, a signal to this process, a
+// deadline. The first task that fails is the cause; the others learn of it from each other and end
+// by themselves, and whoever does not within the grace time is ended by force.
+#include "tutti/launch/launcher.h"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+#include "tutti/base/clock.h"
+#include "tutti/base/status.h"
+#include "tutti/cluster/tf_config.h"
+#include "tutti/launch/job_output.h"
+#include "tutti/launch/task_process.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kUsage = 2;
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr double kTerminateSeconds = 2;  // between SIGTERM and SIGKILL
+
+// Ports that nobody listens on, all different: each is held until all are found.
+absl::StatusOr<std::vector<int>> FreePorts(int count) {
+  std::vector<int> sockets, ports;
+  absl::Status status;
+  for (int i = 0; i < count && status.ok(); ++i) {
+    const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockets.push_back(fd);
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    if (fd < 0 || ::bind(fd, any, size) != 0 || ::getsockname(fd, any, &size) != 0) {
+      status = Unavailable("cannot find a free port on 127.0.0.1: {}", std::strerror(errno));
+    } else {
+      ports.push_back(ntohs(address.sin_port));
+    }
+  }
+  for (const int fd : sockets) {
+    if (fd >= 0) ::close(fd);
+  }
+  if (!status.ok()) return status;
+  return ports;
+}
+
+std::string RandomToken() {
+  unsigned char bytes[16];
+  if (::getentropy(bytes, sizeof(bytes)) != 0) return fmt::format("{}-{}", ::getpid(), NowNanos());
+  std::string token;
+  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
+  return token;
+}
+
+std::vector<int> OwnCores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(size_t(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+// Whole cores for each task, as even as can be; where tasks outnumber cores they share them in
+// turn.
+std::vector<int> ShareOf(const std::vector<int>& cores, int task, int tasks) {
+  const auto count = int(cores.size());
+  if (count == 0) return {};
+  if (tasks >= count) return {cores[size_t(task % count)]};
+  const int begin = count * task / tasks;
+  const int end = count * (task + 1) / tasks;
+  return {cores.begin() + begin, cores.begin() + end};
+}
+
+std::string SignalName(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
+}
+
+class Job {
+ public:
+  Job(const LaunchOptions& options, std::vector<std::string> roles)
+      : options_(options), roles_(roles), output_(std::move(roles), stdout, stderr) {}
+
+  absl::Status Start(const std::vector<int>& ports) {
+    if (!options_.log_dir.empty()) TUTTI_RETURN_IF_ERROR(output_.OpenLogs(options_.log_dir));
+    ClusterSpec::Jobs jobs;
+    for (int i = 0; i < options_.workers; ++i) {
+      jobs["worker"][i] = fmt::format("127.0.0.1:{}", ports[size_t(i)]);
+    }
+    TUTTI_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Make(std::move(jobs)));
+    const std::string token = RandomToken();
+    const std::vector<int> cores = OwnCores();
+    for (int i = 0; i < options_.workers; ++i) {
+      TaskCommand command;
+      command.arguments = options_.command;
+      command.environment = {{"TF_CONFIG", ToTfConfig({cluster, {"worker", i}, ""})},
+                             {"TUTTI_JOB_TOKEN", token},
+                             {"TUTTI_PROGRESS_FD", "3"}};
+      command.cores = ShareOf(cores, i, options_.workers);
+      TUTTI_ASSIGN_OR_RETURN(TaskProcess process, TaskProcess::Start(command));
+      tasks_.push_back(std::move(process));
+    }
+    return absl::OkStatus();
+  }
+
+  int Run(int signals) {
+    while (running() > 0) {
+      PollOnce(signals);
+      EndByForce();
+    }
+    for (size_t i = 0; i < tasks_.size(); ++i) output_.Flush(i);
+    if (failed_ >= 0) TellCause();
+    return code_;
+  }
+
+ private:
+  size_t running() const {
+    return size_t(std::count_if(tasks_.begin(), tasks_.end(),
+                                [](const TaskProcess& task) { return !task.reaped(); }));
+  }
+
+  void PollOnce(int signals) {
+    struct Source {
+      size_t task;
+      int fd;
+    };
+    std::vector<pollfd> fds = {{.fd = signals, .events = POLLIN, .revents = 0}};
+    std::vector<Source> sources = {{0, signals}};
+    for (size_t i = 0; i < tasks_.size(); ++i) {
+      const TaskProcess& task = tasks_[i];
+      for (const int fd : {task.out(), task.err(), task.progress()}) {
+        if (fd < 0) continue;
+        fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+        sources.push_back({i, fd});
+      }
+      if (!task.reaped()) {
+        fds.push_back({.fd = task.exited(), .events = POLLIN, .revents = 0});
+        sources.push_back({i, task.exited()});
+      }
+    }
+    if (::poll(fds.data(), nfds_t(fds.size()), Timeout()) <= 0) return;
+    if (fds[0].revents != 0) TakeSignal(signals);
+    for (size_t i = 1; i < fds.size(); ++i) {
+      if (fds[i].revents == 0) continue;
+      if (sources[i].fd == tasks_[sources[i].task].exited()) {
+        TakeEnd(sources[i].task);
+      } else {
+        TakeOutput(sources[i].task, sources[i].fd);
+      }
+    }
+  }
+
+  int Timeout() const {
+    if (deadline_ == 0) return -1;
+    return int(std::max<int64_t>(0, (deadline_ - NowNanos()) / 1'000'000) + 1);
+  }
+
+  void TakeOutput(size_t index, int fd) {
+    TaskProcess& task = tasks_[index];
+    char bytes[16 << 10];
+    const ssize_t count = ::read(fd, bytes, sizeof(bytes));
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+      task.ClosePipe(fd);
+    } else if (count > 0 && fd == task.progress()) {
+      const std::string_view text(bytes, size_t(count));
+      const size_t end = text.find_last_of('\n');
+      if (end == std::string_view::npos) return;
+      const size_t begin = text.substr(0, end).find_last_of('\n') + 1;
+      output_.SetProgress(text.substr(begin, end - begin));
+    } else if (count > 0) {
+      output_.Take(index, fd == task.out() ? JobOutput::Stream::kOut : JobOutput::Stream::kErr,
+                   {bytes, size_t(count)});
+    }
+  }
+
+  void TakeEnd(size_t index) {
+    TaskProcess& task = tasks_[index];
+    // What it wrote last is still in the pipes; children that it left behind may keep them open.
+    for (const int fd : {task.out(), task.err()}) {
+      pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
+      while (fd >= 0 && (fd == task.out() || fd == task.err()) && ::poll(&ready, 1, 0) > 0) {
+        TakeOutput(index, fd);
+      }
+    }
+    const int code = task.Reap();
+    if (code == 0) return;
+    if (failed_ < 0) {
+      failed_ = int(index);
+      code_ = code;
+      StartDeadline(options_.grace_seconds);
+    }
+  }
+
+  void TakeSignal(int signals) {
+    signalfd_siginfo info;
+    if (::read(signals, &info, sizeof(info)) != ssize_t(sizeof(info))) return;
+    for (const TaskProcess& task : tasks_) task.Signal(int(info.ssi_signo));
+    if (deadline_ == 0) StartDeadline(options_.grace_seconds);
+  }
+
+  void StartDeadline(double seconds) {
+    deadline_ = NowNanos() + int64_t(seconds * double(kSecond));
+  }
+
+  void EndByForce() {
+    if (deadline_ == 0 || NowNanos() < deadline_) return;
+    for (const TaskProcess& task : tasks_) task.Signal(terminated_ ? SIGKILL : SIGTERM);
+    if (!terminated_) StartDeadline(kTerminateSeconds);
+    terminated_ = true;
+  }
+
+  void TellCause() {
+    const TaskProcess& task = tasks_[size_t(failed_)];
+    const std::string how = task.signal() != 0
+                                ? fmt::format("was ended by {}", SignalName(task.signal()))
+                                : fmt::format("exited with code {}", code_);
+    output_.Say(fmt::format("tutti run: {} {}; its last lines:", roles_[size_t(failed_)], how));
+    for (const std::string& line : output_.last_lines(size_t(failed_))) output_.Say("  " + line);
+    if (!options_.log_dir.empty()) {
+      output_.Say(fmt::format("tutti run: all it wrote is in {}", options_.log_dir));
+    }
+  }
+
+  const LaunchOptions& options_;
+  const std::vector<std::string> roles_;
+  JobOutput output_;
+  std::vector<TaskProcess> tasks_;
+  int failed_ = -1;  // the first that did
+  int code_ = 0;
+  int64_t deadline_ = 0;
+  bool terminated_ = false;
+};
+
+// Signals that ask for an end come through a file from here on.
+int CatchSignals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&set, number);
+  ::sigprocmask(SIG_BLOCK, &set, nullptr);
+  return ::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+}  // namespace
+
+int Launch(const LaunchOptions& options) {
+  if (options.workers < 1 || options.command.empty()) {
+    fmt::print(stderr, "tutti run: expected at least one worker and a program behind --\n");
+    return kUsage;
+  }
+  const auto ports = FreePorts(options.workers);
+  if (!ports.ok()) {
+    fmt::print(stderr, "tutti run: {}\n", MessageOf(ports.status()));
+    return 1;
+  }
+  std::vector<std::string> roles;
+  for (int i = 0; i < options.workers; ++i) roles.push_back(fmt::format("worker {}", i));
+  const int signals = CatchSignals();
+  Job job(options, std::move(roles));
+  if (const absl::Status status = job.Start(*ports); !status.ok()) {
+    fmt::print(stderr, "tutti run: {}\n", MessageOf(status));
+    ::close(signals);
+    return kUsage;
+  }
+  const int code = job.Run(signals);
+  ::close(signals);
+  return code;
+}
+
+}  // namespace tutti

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+struct LaunchOptions {
+  int workers = 1;
+  std::vector<std::string> command;  // program and its arguments
+  std::string log_dir;               // a file a task, worker-0.log; empty: none
+  double grace_seconds = 5;          // between the first failure and the end of the others by force
+};
+
+// Runs the command as so many worker tasks of one job on this host, and waits for their end. Each
+// gets a TF_CONFIG with free ports, the job's token, and its share of this process's cores. Their
+// output comes out line by line, with the role in front; the job's progress is one line. Signals
+// that ask for an end go to all. When a task fails the others may end by themselves for a while,
+// then they are ended; the first cause is told. Nothing is left running, not even when this process
+// is killed.
+//
+// Returns the exit code: 0, or that of the task that failed first (128 + n for signal n), or 2 for
+// options that make no sense (told on stderr).
+int Launch(const LaunchOptions& options);
+
+}  // namespace tutti

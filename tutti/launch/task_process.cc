@@ -1,0 +1,183 @@
+#include "tutti/launch/task_process.h"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "tutti/base/status.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kProgressFd = 3;  // in the child
+
+struct Pipe {
+  int read = -1;
+  int write = -1;
+
+  absl::Status Open() {
+    int ends[2];
+    if (::pipe2(ends, O_CLOEXEC) != 0) {
+      return ResourceExhausted("cannot make a pipe: {}", std::strerror(errno));
+    }
+    read = ends[0];
+    write = ends[1];
+    return absl::OkStatus();
+  }
+  ~Pipe() {
+    if (read >= 0) ::close(read);
+    if (write >= 0) ::close(write);
+  }
+  int TakeRead() {
+    ::fcntl(read, F_SETFL, ::fcntl(read, F_GETFL) | O_NONBLOCK);
+    return std::exchange(read, -1);
+  }
+};
+
+// All that the child needs, made before the fork: after it nothing may allocate.
+struct ChildPlan {
+  std::vector<std::string> environment_text;
+  std::vector<char*> environment;
+  std::vector<char*> arguments;
+  cpu_set_t cores;
+  bool pinned = false;
+  pid_t parent = 0;
+};
+
+ChildPlan PlanChild(const TaskCommand& command) {
+  ChildPlan plan;
+  const auto overridden = [&](const char* entry) {
+    for (const auto& [name, value] : command.environment) {
+      if (std::strncmp(entry, name.c_str(), name.size()) == 0 && entry[name.size()] == '=') {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    if (!overridden(*entry)) plan.environment_text.emplace_back(*entry);
+  }
+  for (const auto& [name, value] : command.environment) {
+    plan.environment_text.push_back(name + "=" + value);
+  }
+  for (std::string& entry : plan.environment_text) plan.environment.push_back(entry.data());
+  plan.environment.push_back(nullptr);
+  for (const std::string& argument : command.arguments) {
+    plan.arguments.push_back(const_cast<char*>(argument.c_str()));
+  }
+  plan.arguments.push_back(nullptr);
+  CPU_ZERO(&plan.cores);
+  for (const int core : command.cores) CPU_SET(size_t(core), &plan.cores);
+  plan.pinned = !command.cores.empty();
+  plan.parent = ::getpid();
+  return plan;
+}
+
+[[noreturn]] void RunChild(const ChildPlan& plan, int out, int err, int progress, int failure) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != plan.parent) ::_exit(127);  // it died before the line above
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  // Out of the way of the numbers they are about to get.
+  const int high_out = ::fcntl(out, F_DUPFD_CLOEXEC, 10);
+  const int high_err = ::fcntl(err, F_DUPFD_CLOEXEC, 10);
+  const int high_progress = ::fcntl(progress, F_DUPFD_CLOEXEC, 10);
+  const int high_failure = ::fcntl(failure, F_DUPFD_CLOEXEC, 10);
+  ::dup2(nothing, STDIN_FILENO);
+  ::dup2(high_out, STDOUT_FILENO);
+  ::dup2(high_err, STDERR_FILENO);
+  ::dup2(high_progress, kProgressFd);
+  if (plan.pinned) ::sched_setaffinity(0, sizeof(plan.cores), &plan.cores);
+  ::execvpe(plan.arguments[0], plan.arguments.data(), plan.environment.data());
+  const int error = errno;
+  [[maybe_unused]] const auto told = ::write(high_failure, &error, sizeof(error));
+  ::_exit(127);
+}
+
+absl::Status CannotRun(const std::string& program, int error) {
+  const auto code = error == ENOENT   ? absl::StatusCode::kNotFound
+                    : error == EACCES ? absl::StatusCode::kPermissionDenied
+                                      : absl::StatusCode::kUnavailable;
+  return MakeStatus(code, "cannot run {}: {}", program, std::strerror(error));
+}
+
+}  // namespace
+
+absl::StatusOr<TaskProcess> TaskProcess::Start(const TaskCommand& command) {
+  Pipe out, err, progress, failure;
+  for (Pipe* pipe : {&out, &err, &progress, &failure}) TUTTI_RETURN_IF_ERROR(pipe->Open());
+  const ChildPlan plan = PlanChild(command);
+  TaskProcess process;
+  process.pid_ = ::fork();
+  if (process.pid_ < 0) return ResourceExhausted("cannot fork: {}", std::strerror(errno));
+  if (process.pid_ == 0) RunChild(plan, out.write, err.write, progress.write, failure.write);
+  ::setpgid(process.pid_, process.pid_);  // whoever comes first
+  ::close(std::exchange(failure.write, -1));
+  int error = 0;
+  if (::read(failure.read, &error, sizeof(error)) == ssize_t(sizeof(error))) {
+    return CannotRun(command.arguments[0], error);
+  }
+  process.pidfd_ = int(::syscall(SYS_pidfd_open, process.pid_, 0));
+  if (process.pidfd_ < 0) return Unavailable("pidfd_open: {}", std::strerror(errno));
+  process.out_ = out.TakeRead();
+  process.err_ = err.TakeRead();
+  process.progress_ = progress.TakeRead();
+  return process;
+}
+
+TaskProcess::TaskProcess(TaskProcess&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)),
+      pidfd_(std::exchange(other.pidfd_, -1)),
+      out_(std::exchange(other.out_, -1)),
+      err_(std::exchange(other.err_, -1)),
+      progress_(std::exchange(other.progress_, -1)),
+      reaped_(other.reaped_),
+      signal_(other.signal_) {}
+
+TaskProcess::~TaskProcess() {
+  if (pid_ > 0 && !reaped_) {
+    Signal(SIGKILL);
+    Reap();
+  }
+  for (const int fd : {pidfd_, out_, err_, progress_}) {
+    if (fd >= 0) ::close(fd);
+  }
+}
+
+void TaskProcess::ClosePipe(int fd) {
+  for (int* pipe : {&out_, &err_, &progress_}) {
+    if (*pipe == fd) ::close(std::exchange(*pipe, -1));
+  }
+}
+
+void TaskProcess::Signal(int number) const {
+  if (pid_ > 0 && !reaped_) ::kill(-pid_, number);
+}
+
+int TaskProcess::Reap() {
+  int status = 0;
+  while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+  }
+  reaped_ = true;
+  // What it started and left behind.
+  ::kill(-pid_, SIGKILL);
+  if (WIFSIGNALED(status)) {
+    signal_ = WTERMSIG(status);
+    return 128 + signal_;
+  }
+  return WEXITSTATUS(status);
+}
+
+}  // namespace tutti

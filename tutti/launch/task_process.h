@@ -1,0 +1,56 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace tutti {
+
+// What to start.
+struct TaskCommand {
+  std::vector<std::string> arguments;                            // the program first
+  std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
+  std::vector<int> cores;                                        // to run on; empty: any
+};
+
+// A child process in a process group of its own, which dies with this one. Its output and its
+// progress come through pipes. The destructor ends it by force and waits for it.
+class TaskProcess {
+ public:
+  // NOT_FOUND or PERMISSION_DENIED when the program cannot be run.
+  static absl::StatusOr<TaskProcess> Start(const TaskCommand& command);
+  TaskProcess(TaskProcess&& other) noexcept;
+  TaskProcess& operator=(TaskProcess&&) = delete;
+  ~TaskProcess();
+
+  pid_t pid() const { return pid_; }
+  int exited() const { return pidfd_; }  // readable when the process has ended
+  // Non-blocking pipes; -1 once closed.
+  int out() const { return out_; }
+  int err() const { return err_; }
+  int progress() const { return progress_; }
+  void ClosePipe(int fd);
+
+  // To the process and all it started.
+  void Signal(int number) const;
+  // After exited() became readable: 0 to 255 of exit, or 128 + n of signal n.
+  int Reap();
+  bool reaped() const { return reaped_; }
+  int signal() const { return signal_; }  // that ended it, or 0
+
+ private:
+  TaskProcess() = default;
+
+  pid_t pid_ = -1;
+  int pidfd_ = -1;
+  int out_ = -1;
+  int err_ = -1;
+  int progress_ = -1;
+  bool reaped_ = false;
+  int signal_ = 0;
+};
+
+}  // namespace tutti
