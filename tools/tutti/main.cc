@@ -11,6 +11,7 @@
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/schedule.h"
+#include "tutti/launch/launcher.h"
 
 namespace tutti::tools {
 namespace {
@@ -74,6 +75,18 @@ int Main(int argc, char** argv) {
   ExplainOptions explain_options;
   CostOptions cost_options;
   AddExplain(app, explain_options, cost_options);
+  LaunchOptions launch;
+  CLI::App* run = app.add_subcommand("run", "Run a program as several workers on this host");
+  run->footer("example: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce");
+  run->add_option("--workers", launch.workers, "Worker tasks to start (1)")
+      ->check(CLI::Range(1, 4096));
+  run->add_option("--log-dir", launch.log_dir,
+                  "Also write what each task says to DIR/worker-N.log");
+  run->add_option("--grace", launch.grace_seconds,
+                  "Seconds for the others to end by themselves after the first failure (5)")
+      ->check(CLI::Range(0.0, 3600.0));
+  run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
+  run->callback([&] { result = Launch(launch); });
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");

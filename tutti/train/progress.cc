@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
+#include <cstring>
 
 #include "tutti/base/clock.h"
 
@@ -15,6 +17,11 @@ namespace {
 
 constexpr int kMostBarColumns = 40;
 constexpr int kLeastBarColumns = 10;
+constexpr int kLauncherColumns = 80;
+
+int64_t Nanos(std::chrono::milliseconds interval) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(interval).count();
+}
 
 std::string Duration(double seconds) {
   const auto whole = int64_t(std::ceil(std::clamp(seconds, 0.0, 1e9)));
@@ -94,14 +101,23 @@ Progress::Progress(const ProgressOptions& options) : options_(options) {
   line_.total = options_.total;
   start_ = options_.now_nanos();
   last_shown_ = start_;
+  if (!redraw_) launcher_ = LauncherPipe();
+  last_told_ = start_;
 }
 
 Progress::~Progress() { Finish(); }
 
+// The pipe to a launcher that shows the progress of the whole job, or -1.
+static int LauncherPipe() {
+  const char* number = std::getenv("TUTTI_PROGRESS_FD");
+  int fd = -1;
+  if (number != nullptr) std::from_chars(number, number + std::strlen(number), fd);
+  return fd;
+}
+
 bool Progress::Due() const {
   const auto interval = redraw_ ? options_.redraw_every : options_.print_every;
-  return options_.now_nanos() - last_shown_ >=
-         std::chrono::duration_cast<std::chrono::nanoseconds>(interval).count();
+  return options_.now_nanos() - last_shown_ >= Nanos(interval);
 }
 
 void Progress::Update(int64_t done, std::span<const ProgressValue> values) {
@@ -115,13 +131,25 @@ void Progress::Update(int64_t done, std::span<const ProgressValue> values) {
     if (names_[i] != values[i].first) names_[i] = values[i].first;
     line_.values.emplace_back(names_[i], values[i].second);
   }
+  if (launcher_ >= 0 && updated_ - last_told_ >= Nanos(options_.redraw_every)) TellLauncher();
   if (Due()) Show();
 }
 
-void Progress::Show() {
+void Progress::Measure() {
   const double seconds = std::max(double(updated_ - start_) * 1e-9, 1e-9);
   line_.per_second = double(line_.done) / seconds;
   line_.seconds_left = line_.done > 0 ? double(line_.total - line_.done) / line_.per_second : 0;
+}
+
+void Progress::TellLauncher() {
+  Measure();
+  const std::string text = Render(line_, {.width = kLauncherColumns}) + "\n";
+  if (::write(launcher_, text.data(), text.size()) < 0) launcher_ = -1;
+  last_told_ = updated_;
+}
+
+void Progress::Show() {
+  Measure();
   if (redraw_) {
     style_.width = Columns(options_.out);
     fmt::print(options_.out, "\r\033[2K{}", Render(line_, style_));

@@ -45,8 +45,9 @@ struct ProgressOptions {
 };
 
 // Shows the progress of a loop: on a terminal a bar that is redrawn in place, elsewhere one plain
-// line per interval, so that logs stay short. NO_COLOR and TERM=dumb are honoured. Cheap enough to
-// call in every step. Not thread-safe.
+// line per interval, so that logs stay short. Under a launcher (TUTTI_PROGRESS_FD names the pipe to
+// it) it is told, too, and shows the bar for the whole job. NO_COLOR and TERM=dumb are honoured.
+// Cheap enough to call in every step. Not thread-safe.
 //
 //   Progress progress({.label = "step", .total = 1000});
 //   for (...) { ...; progress.Update(step + 1, {{"loss", loss}}); }
@@ -69,12 +70,16 @@ class Progress {
 
  private:
   void Show();
+  void Measure();
+  void TellLauncher();
 
   ProgressOptions options_;
   bool redraw_ = false;  // the output is a terminal
   ProgressStyle style_;
   int64_t start_ = 0;
   int64_t last_shown_ = 0;
+  int launcher_ = -1;  // the pipe to a launcher
+  int64_t last_told_ = 0;
   int64_t updated_ = 0;
   bool dirty_ = false;  // the last state was not shown
   bool finished_ = false;

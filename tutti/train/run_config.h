@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "tutti/train/learning_rate.h"
 #include "tutti/train/strategy.h"
 
 namespace tutti {
@@ -35,6 +36,8 @@ struct RunConfig {
 
   int workers() const { return strategy_object == nullptr ? 1 : strategy_object->workers(); }
   int rank() const { return strategy_object == nullptr ? 0 : strategy_object->rank(); }
+  // `rate` as the flags want it: times the number of workers, and warmed up.
+  LearningRate Adjusted(const LearningRate& rate) const;
   bool leads() const { return rank() == 0; }  // prints, writes files
 };
 
