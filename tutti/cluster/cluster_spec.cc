@@ -49,7 +49,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Make(Jobs jobs, std::string_view where)
         return InvalidArgument("{}.{} has the task index {}; expected 0 or more", where, job,
                                index);
       }
-      if (auto parsed = net::ParseAddress(address); !parsed.ok()) {
+      if (auto parsed = net::ParseEndpoint(address); !parsed.ok()) {
         return InvalidArgument("{}.{}[{}]: {}", where, job, index, MessageOf(parsed.status()));
       } else if (parsed->port == 0) {
         return InvalidArgument("{}.{}[{}] is \"{}\"; expected a port from 1 to 65535", where, job,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "tutti/base/checked.h"
+#include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
 #include "tutti/collective/reduce.h"
@@ -129,6 +130,7 @@ Engine::Engine(std::unique_ptr<net::Transport> transport, Control* control, doub
       workshop_{.transport = transport_, .scratch = &scratch_, .runnable = &runnable_},
       broken_(size_) {
   links_->transport = std::move(transport);
+  stats_.waited_nanos.resize(size_);
   open_.reserve(256);
   if (transport_->NeedsService()) service_ = std::thread([this] { Serve(); });
 }
@@ -210,6 +212,7 @@ absl::StatusOr<Handle> Engine::TryStart(GroupState& group, const Call& call,
   auto impl =
       std::allocate_shared<Handle::Impl>(HandleAllocator<Handle::Impl>(handles_), this, algorithm);
   Handle handle(impl);
+  CountStart(*operation, bytes);
   const absl::Status status =
       operation->Begin(call, DescriptorOf(group, call, options, choice), *program, std::move(impl));
   if (!status.ok()) Disagree(status);
@@ -225,6 +228,26 @@ void Engine::TellProgress() {
   if (control_ == nullptr || told_sequence_ == world_sequence_ || stopping_) return;
   told_sequence_ = world_sequence_;
   control_->SetProgress(world_sequence_);
+}
+
+void Engine::CountStart(OpenOperation& operation, int64_t bytes) {
+  const int64_t now = NowNanos();
+  operation.start_nanos = now;
+  if (started_++ == 0) active_since_ = now;
+  ++stats_.operations;
+  stats_.bytes += bytes;
+}
+
+CommunicatorStats Engine::stats() const {
+  const Lock lock(links_->mutex);
+  CommunicatorStats stats = stats_;
+  if (started_ > 0) stats.active_nanos += NowNanos() - active_since_;
+  return stats;
+}
+
+void Engine::CountExposed(int64_t nanos) {
+  const Lock lock(links_->mutex);
+  stats_.exposed_nanos += nanos;
 }
 
 OpenOperation* Engine::Slot(uint64_t id) {
@@ -260,6 +283,9 @@ void Engine::OnShort(const net::Transport::ShortMessage& message) {
       greeting.ok() ? operation->AddGreeting(message.peer, *greeting)
                     : WithPrefix(greeting.status(), transport_->Describe(message.peer) + ": ");
   if (!status.ok()) Disagree(status);
+  if (operation->started() && operation->all_greeted()) {
+    stats_.waited_nanos[message.peer] += NowNanos() - operation->start_nanos;
+  }
 }
 
 // Light work of all operations first, by priority; then a slice of the first that has heavy work.
@@ -287,6 +313,9 @@ bool Engine::RunWork() {
 }
 
 void Engine::Finish(OpenOperation* operation, absl::Status status) {
+  if (operation->started() && --started_ == 0) {
+    stats_.active_nanos += NowNanos() - active_since_;
+  }
   if (operation->handle() != nullptr) {
     Ended ended;
     ended.callback = operation->handle()->Finish(status);

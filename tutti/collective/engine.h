@@ -59,6 +59,13 @@ class Engine {
   // Makes progress until `handle` is done.
   void Wait(Handle::Impl& handle);
   bool Poll();
+  // Sleeps until Poll may find something to do, Wake is called or the time is over.
+  void WaitForWork(int64_t timeout_nanos);
+  void Wake() { transport_->Wake(); }
+  // Asks the control plane to end the job with `status`.
+  void Abort(const absl::Status& status);
+  CommunicatorStats stats() const;
+  void CountExposed(int64_t nanos);
   // Ends every operation, open and future, with `status`. The first call counts.
   void Fail(const absl::Status& status);
   // A rank is gone, as the links themselves cannot tell: what needs it fails.
@@ -83,6 +90,7 @@ class Engine {
   Handle EndedHandle(absl::Status status, std::string_view algorithm = "");
   absl::StatusOr<Handle> TryStart(GroupState& group, const Call& call, const CallOptions& options);
   void TellProgress();
+  void CountStart(OpenOperation& operation, int64_t bytes);
   OpenOperation* Slot(uint64_t id);  // open or opened; null: too many
   void OnShort(const net::Transport::ShortMessage& message);
   bool RunWork();
@@ -123,6 +131,9 @@ class Engine {
   std::vector<std::unique_ptr<OpenOperation>> slots_;
   std::vector<OpenOperation*> free_;
   std::vector<std::unique_ptr<GroupState>> groups_;
+  CommunicatorStats stats_;
+  size_t started_ = 0;        // operations that are open and called
+  int64_t active_since_ = 0;  // while there are any
   uint64_t sequence_ = 0;
   uint64_t world_sequence_ = 0;
   uint64_t told_sequence_ = 0;  // to the control plane

@@ -39,6 +39,11 @@ class EngineCommunicator final : public Communicator {
     return engine_->Allocate(bytes);
   }
   bool Poll() override { return engine_->Poll(); }
+  void WaitForWork(int64_t timeout_nanos) override { engine_->WaitForWork(timeout_nanos); }
+  void Wake() override { engine_->Wake(); }
+  void Abort(const absl::Status& reason) override { engine_->Abort(reason); }
+  CommunicatorStats stats() const override { return engine_->stats(); }
+  void CountExposed(int64_t nanos) override { engine_->CountExposed(nanos); }
   absl::Status status() const override { return engine_->status(); }
 
  private:

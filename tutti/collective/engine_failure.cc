@@ -21,6 +21,12 @@ absl::Status Engine::status() const {
   return failure_;
 }
 
+void Engine::Abort(const absl::Status& status) {
+  Lock lock(links_->mutex);
+  Lost(-1, status);
+  Unlock(lock);
+}
+
 void Engine::OnBroken(const net::Transport::BrokenLink& broken) {
   if (broken.peer < 0 || broken.peer >= size_) return;
   broken_[broken.peer] = broken.status;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -46,6 +47,25 @@ bool Engine::Poll() {
   if (!moved) Idle();
   Unlock(lock);
   return moved;
+}
+
+void Engine::WaitForWork(int64_t timeout_nanos) {
+  Lock lock(links_->mutex);
+  if (!runnable_.empty()) return;
+  if (driven_) {
+    ++waiting_;
+    changed_.wait_for(lock, std::chrono::nanoseconds(std::min(timeout_nanos, kSleepNanos)));
+    --waiting_;
+    return;
+  }
+  driven_ = true;
+  asleep_ = true;
+  Unlock(lock);
+  transport_->Wait(std::min(timeout_nanos, kSleepNanos));
+  lock.lock();
+  asleep_ = false;
+  driven_ = false;
+  if (waiting_ > 0) changed_.notify_all();
 }
 
 void Engine::Wait(Handle::Impl& handle) {

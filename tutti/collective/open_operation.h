@@ -88,6 +88,7 @@ class OpenOperation {
                      std::shared_ptr<Handle::Impl> handle);
   bool started() const { return phase_ != Phase::kUnstarted; }
   bool done() const { return phase_ == Phase::kDone; }
+  bool all_greeted() const { return missing_ == 0; }
   const std::shared_ptr<Handle::Impl>& handle() const { return handle_; }
   const Program* program() const { return program_; }
 
@@ -119,8 +120,9 @@ class OpenOperation {
   // Makes the slot ready for another operation. REQUIRES: no request of it is open.
   void Reset();
 
-  int64_t seen_nanos = 0;  // when the engine first looked at its age
-  int64_t late_nanos = 0;  // when it was last warned about
+  int64_t start_nanos = 0;  // when it was called
+  int64_t seen_nanos = 0;   // when the engine first looked at its age
+  int64_t late_nanos = 0;   // when it was last warned about
 
  private:
   enum class Phase : uint8_t {

@@ -72,6 +72,14 @@ int Columns(std::FILE* out) {
   return 80;
 }
 
+// The pipe to a launcher that shows the progress of the whole job, or -1.
+int LauncherPipe() {
+  const char* number = std::getenv("TUTTI_PROGRESS_FD");
+  int fd = -1;
+  if (number != nullptr) std::from_chars(number, number + std::strlen(number), fd);
+  return fd;
+}
+
 }  // namespace
 
 std::string Render(const ProgressLine& line, const ProgressStyle& style) {
@@ -106,14 +114,6 @@ Progress::Progress(const ProgressOptions& options) : options_(options) {
 }
 
 Progress::~Progress() { Finish(); }
-
-// The pipe to a launcher that shows the progress of the whole job, or -1.
-static int LauncherPipe() {
-  const char* number = std::getenv("TUTTI_PROGRESS_FD");
-  int fd = -1;
-  if (number != nullptr) std::from_chars(number, number + std::strlen(number), fd);
-  return fd;
-}
 
 bool Progress::Due() const {
   const auto interval = redraw_ ? options_.redraw_every : options_.print_every;

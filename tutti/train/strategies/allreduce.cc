@@ -16,6 +16,8 @@
 //
 // Gradients that are rows (of look-up tables) travel as rows: AllGather puts the workers' rows one
 // after the other, and the sparse update works them off in this order.
+#include <fmt/format.h>
+
 #include <map>
 
 #include "tutti/collective/communicator.h"
