@@ -65,7 +65,7 @@ Output Block(Output x, Graph& graph, int number) {
 Output Logits(Output text, int64_t blocks) {
   Graph& graph = text.graph();
   Output x = nn::Embedding(text, kCharacters, kWidth);
-  x = Add(x, nn::GetVariable(graph, nn::RandomNormal({kLength, kWidth}, 0, 0.02), "position"));
+  x = Add(x, nn::GetVariable(graph, RandomNormal({kLength, kWidth}, 0, 0.02), "position"));
   for (int i = 0; i < blocks; ++i) x = Block(x, graph, i);
   return nn::Dense(nn::LayerNorm(x, {}, "norm"), kCharacters, {}, "logits");
 }

@@ -1,0 +1,275 @@
+// Several workers in this process, each with a graph and a session of its own, on a thread of its
+// own, joined by in-process communicators. What they compute together must be what one computes
+// alone on the joined batch.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <thread>
+
+#include "tutti/base/error.h"
+#include "tutti/base/status.h"
+#include "tutti/client/session.h"
+#include "tutti/collective/communicator.h"
+#include "tutti/graph/ops/collective.h"
+#include "tutti/graph/ops/control.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/reduce.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/kernels/register.h"
+#include "tutti/nn/nn.h"
+#include "tutti/train/agreement.h"
+#include "tutti/train/estimator.h"
+#include "tutti/train/optimizers.h"
+#include "tutti/train/strategies/strategies.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+class AllReduceTraining : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { RegisterCpuKernels(); }
+
+  // Runs body(rank, communicator) on a thread for each rank. An Error of any rank is given back.
+  static std::vector<std::string> OnRanks(
+      int ranks, const std::function<void(int, std::shared_ptr<collective::Communicator>)>& body) {
+    auto communicators = ValueOrThrow(collective::Communicator::CreateInProcess(ranks));
+    std::vector<std::shared_ptr<collective::Communicator>> shared;
+    for (auto& communicator : communicators) shared.push_back(std::move(communicator));
+    std::vector<std::string> errors(static_cast<size_t>(ranks));
+    std::vector<std::thread> threads;
+    for (int r = 0; r < ranks; ++r) {
+      threads.emplace_back([&, r] {
+        try {
+          body(r, shared[size_t(r)]);
+        } catch (const Error& error) {
+          errors[size_t(r)] = error.what();
+          shared[size_t(r)]->Abort(Aborted("rank {} failed: {}", r, error.what()));
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return errors;
+  }
+};
+
+TEST_F(AllReduceTraining, SumsNodesOfAllRanks) {
+  for (const bool optimize : {true, false}) {
+    const auto errors = OnRanks(3, [&](int rank, auto communicator) {
+      Graph graph;
+      const Output x = Placeholder(graph, kFloat32, {4}, "x");
+      const std::vector<Output> values = {Mul(x, 2.0f), Add(x, 1.0f)};
+      const std::vector<Output> sums = AllReduce(values, {.key = "b"});
+      const Output used = Neg(sums[0]);
+      Session session(graph,
+                      {.cores_per_device = 1, .communicator = communicator, .optimize = optimize});
+      for (int step = 0; step < 3; ++step) {
+        const float v = float(rank + step);
+        const auto results =
+            session.Run({{x, Tensor::Vector<float>({v, v, v, v})}}, {sums[0], sums[1], used});
+        const float sum = 3.0f + 3.0f * float(step);
+        EXPECT_EQ(results[0].values<float>()[3], 2 * sum) << optimize;
+        EXPECT_EQ(results[1].values<float>()[0], sum + 3);
+        EXPECT_EQ(results[2].values<float>()[1], -2 * sum);
+      }
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+  }
+}
+
+TEST_F(AllReduceTraining, GathersRowsOfDifferentCounts) {
+  const auto errors = OnRanks(3, [](int rank, auto communicator) {
+    Graph graph;
+    const Output x = Placeholder(graph, kFloat32, {-1, 2}, "x");
+    const Output all = AllGather(x);
+    Session session(graph, {.cores_per_device = 1, .communicator = communicator});
+    Tensor rows(kFloat32, {rank, 2});  // 0, 1 and 2 rows
+    for (float& v : rows.values<float>()) v = float(rank);
+    const Tensor result = session.Run({{x, rows}}, all);
+    ASSERT_EQ(result.shape(), Shape({3, 2}));
+    EXPECT_THAT(result.values<float>(), ::testing::ElementsAre(1, 1, 2, 2, 2, 2));
+  });
+  for (const std::string& error : errors) EXPECT_EQ(error, "");
+}
+
+TEST_F(AllReduceTraining, NeedsACommunicator) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {4}, "x");
+  const Output sum = AllReduce(x);
+  Session session(graph);
+  try {
+    session.Run({{x, Tensor::Zeros(kFloat32, {4})}}, sum);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("this session has no communicator"));
+  }
+}
+
+// Samples of a small regression that float64 can follow closely.
+Dataset Samples(DType dtype) {
+  constexpr int64_t kCount = 60;
+  Tensor x(kFloat64, {kCount, 6}), y(kFloat64, {kCount, 1});
+  for (int64_t i = 0; i < kCount; ++i) {
+    double sum = 0;
+    for (int64_t k = 0; k < 6; ++k) {
+      const double v = std::sin(double(i * 6 + k) * 1.7);
+      x.data<double>()[i * 6 + k] = v;
+      sum += v * double(k + 1) * 0.3;
+    }
+    y.data<double>()[i] = std::tanh(sum);
+  }
+  if (dtype == kFloat64) return Dataset::FromTensors({{"x", x}, {"y", y}});
+  Tensor x32(kFloat32, x.shape()), y32(kFloat32, y.shape());
+  for (int64_t i = 0; i < x.elements(); ++i) x32.data<float>()[i] = float(x.data<double>()[i]);
+  for (int64_t i = 0; i < y.elements(); ++i) y32.data<float>()[i] = float(y.data<double>()[i]);
+  return Dataset::FromTensors({{"x", x32}, {"y", y32}});
+}
+
+ModelSpec Regression(const Features& batch, Mode mode, DType dtype) {
+  Graph& graph = batch["x"].graph();
+  const auto dense = [&](Output h, int64_t in, int64_t out, const std::string& name) {
+    const Output w = nn::GetVariable(graph, RandomNormal({in, out}, 0, 0.4, dtype), name + "/w");
+    const Output b = nn::GetVariable(graph, Zeros({out}, dtype), name + "/b");
+    return Add(MatMul(h, w), b);
+  };
+  const Output h = Tanh(dense(batch["x"], 6, 16, "a"));
+  ModelSpec spec;
+  spec.loss = nn::MeanSquaredError(dense(h, 16, 1, "b"), batch["y"]);
+  spec.clip_norm = 1;
+  if (mode == Mode::kTrain) {
+    spec.optimizer =
+        std::make_shared<Momentum>(MomentumConfig{.learning_rate = 0.05, .momentum = 0.9});
+  }
+  return spec;
+}
+
+RunConfig ConfigOf(std::shared_ptr<collective::Communicator> communicator, int64_t batch) {
+  RunConfig config;
+  config.program = "test";
+  config.max_steps = 100;
+  config.batch_size = batch;
+  config.seed = 7;
+  config.communicator = communicator;
+  if (communicator == nullptr) {
+    config.strategy_object = MakeLocalStrategy();
+  } else {
+    config.strategy = "allreduce";
+    config.strategy_object =
+        MakeAllReduceStrategy(*communicator, {.buckets = {.first_bytes = 64, .bytes = 256}});
+  }
+  return config;
+}
+
+std::map<std::string, Tensor> Train(const RunConfig& config, DType dtype) {
+  Estimator estimator(
+      [dtype](const Features& batch, Mode mode) { return Regression(batch, mode, dtype); }, config);
+  estimator.Train({.input = [dtype] { return Samples(dtype).Shuffle(3).Repeat(); }});
+  return estimator.Variables();
+}
+
+TEST_F(AllReduceTraining, FollowsOneProcessWithTheJoinedBatch) {
+  const auto alone = Train(ConfigOf(nullptr, 12), kFloat64);
+  for (const int ranks : {2, 3}) {
+    std::vector<std::map<std::string, Tensor>> trained(static_cast<size_t>(ranks));
+    const auto errors = OnRanks(ranks, [&](int rank, auto communicator) {
+      trained[size_t(rank)] = Train(ConfigOf(communicator, 12 / ranks), kFloat64);
+    });
+    for (const std::string& error : errors) ASSERT_EQ(error, "");
+    for (const auto& [name, expected] : alone) {
+      if (expected.dtype() != kFloat64) continue;
+      const Tensor& found = trained[0].at(name);
+      for (int64_t i = 0; i < expected.elements(); ++i) {
+        const double e = expected.data<double>()[i];
+        EXPECT_NEAR(found.data<double>()[i], e, 1e-9 * std::max(1.0, std::abs(e))) << name;
+      }
+      for (int r = 1; r < ranks; ++r) {
+        EXPECT_TRUE(trained[size_t(r)].at(name).BitwiseEquals(found)) << name << " of rank " << r;
+      }
+    }
+  }
+}
+
+TEST_F(AllReduceTraining, TwoRunsAreTheSame) {
+  std::vector<std::map<std::string, Tensor>> runs(2);
+  for (auto& run : runs) {
+    const auto errors = OnRanks(2, [&](int rank, auto communicator) {
+      auto trained = Train(ConfigOf(communicator, 6), kFloat32);
+      if (rank == 0) run = std::move(trained);
+    });
+    for (const std::string& error : errors) ASSERT_EQ(error, "");
+  }
+  for (const auto& [name, value] : runs[0]) {
+    EXPECT_TRUE(runs[1].at(name).BitwiseEquals(value)) << name;
+  }
+}
+
+TEST_F(AllReduceTraining, WorkersThatDoNotFitAreNamed) {
+  const auto errors = OnRanks(2, [](int rank, auto communicator) {
+    Train(ConfigOf(communicator, rank == 0 ? 6 : 5), kFloat32);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("worker 1 does not fit worker 0: batch-size is 5, expected 6"));
+  }
+}
+
+TEST_F(AllReduceTraining, UnevenAndEmptySlicesCount) {
+  // 5 samples over 3 workers, batch 2 a worker: 6 positions a step, the last step has fewer.
+  const auto few = [] {
+    Tensor x(kFloat32, {5, 1}), y(kFloat32, {5, 1});
+    for (int i = 0; i < 5; ++i) x.data<float>()[i] = y.data<float>()[i] = float(i + 1);
+    return Dataset::FromTensors({{"x", x}, {"y", y}});
+  };
+  const auto model = [](const Features& batch, Mode) {
+    const Output w = nn::GetVariable(batch["x"].graph(), Zeros({1, 1}), "w");
+    ModelSpec spec;
+    spec.loss = nn::MeanSquaredError(MatMul(batch["x"], w), batch["y"]);
+    spec.optimizer = std::make_shared<Sgd>(SgdConfig{.learning_rate = 0.01});
+    return spec;
+  };
+  const auto train = [&](const RunConfig& config) {
+    Estimator estimator(model, config);
+    const TrainResult result = estimator.Train({.input = few});
+    EXPECT_EQ(result.steps, 1);
+    return estimator.Variables().at("w").scalar<float>();
+  };
+  const float alone = train(ConfigOf(nullptr, 24));
+  for (const int64_t batch : {int64_t{2}, int64_t{8}}) {
+    std::vector<float> trained(3);
+    const auto errors = OnRanks(3, [&](int rank, auto communicator) {
+      trained[size_t(rank)] = train(ConfigOf(communicator, batch));
+    });
+    for (const std::string& error : errors) ASSERT_EQ(error, "");
+    for (const float w : trained) EXPECT_FLOAT_EQ(w, alone);
+  }
+}
+
+TEST_F(AllReduceTraining, ABadLossNamesStepWorkerAndTensor) {
+  const auto errors = OnRanks(2, [](int rank, auto communicator) {
+    RunConfig config = ConfigOf(communicator, 2);
+    const auto model = [](const Features& batch, Mode) {
+      const Output w = nn::GetVariable(batch["x"].graph(), Zeros({1, 1}), "w");
+      ModelSpec spec;
+      spec.loss = nn::MeanSquaredError(MatMul(Log(batch["x"], "logarithm"), w), batch["y"]);
+      spec.optimizer = std::make_shared<Sgd>(SgdConfig{.learning_rate = 0.01});
+      return spec;
+    };
+    Estimator estimator(model, config);
+    estimator.Train({.input = [] {
+      // Sample 6 of 8 is bad: step 2, worker 1.
+      Tensor x(kFloat32, {8, 1}), y(kFloat32, {8, 1});
+      for (int i = 0; i < 8; ++i) x.data<float>()[i] = y.data<float>()[i] = i == 6 ? -1.0f : 1.0f;
+      return Dataset::FromTensors({{"x", x}, {"y", y}});
+    }});
+    (void)rank;
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("step 2: the loss of worker 1 is not finite"));
+    EXPECT_THAT(error, HasSubstr("logarithm"));
+  }
+}
+
+}  // namespace
+}  // namespace tutti
