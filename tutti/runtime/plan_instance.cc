@@ -22,8 +22,11 @@ absl::Status PlanInstance::AllocateArenas() {
   for (const ArenaSpec& arena : plan_.arenas) {
     Allocator* allocator = plan_.device->allocator(arena.kind);
     if (allocator == nullptr) {
-      return FailedPrecondition("arena \"{}\" wants memory of kind \"{}\", which {} does not have",
-                                arena.name, arena.kind, plan_.device->name());
+      return FailedPrecondition(
+          "{} wants memory of kind \"{}\", which {} does not have: this session has no "
+          "communicator; "
+          "collectives need one (--strategy allreduce, or SessionOptions::communicator)",
+          arena.name, arena.kind, plan_.device->name());
     }
     arenas_.push_back(allocator->Allocate(arena.bytes));
     if (!arenas_.back()) {

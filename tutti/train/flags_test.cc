@@ -63,7 +63,7 @@ TEST(Flags, HelpListsAll) {
   EXPECT_FALSE(Parse(values, {"--help"}));
   const std::string help = ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(help, HasSubstr("Does things.\n\nusage: program [flags]\n"));
-  EXPECT_THAT(help, HasSubstr("--steps N    how many (10)\n"));
+  EXPECT_THAT(help, HasSubstr("--steps N     how many (10)\n"));
 }
 
 }  // namespace

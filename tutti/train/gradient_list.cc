@@ -13,6 +13,8 @@
 namespace tutti {
 namespace {
 
+Output As(Output value, DType dtype) { return value.dtype() == dtype ? value : Cast(value, dtype); }
+
 // The rows with those of equal index summed: [distinct, ...].
 Output DistinctRows(const GradientValue& gradient) {
   const UniqueResult unique = Unique(Reshape(gradient.indices, Shape{-1}));
@@ -29,17 +31,20 @@ Output DistinctRows(const GradientValue& gradient) {
 Output SquaredNorm(const GradientAndVariable& entry) {
   const Output values =
       entry.gradient.sparse() ? DistinctRows(entry.gradient) : entry.gradient.dense;
-  Output sum = Sum(Square(values));
-  if (sum.dtype() != kFloat32) sum = Cast(sum, kFloat32);
-  if (!entry.scale) return sum;
-  const Output scale = entry.scale.dtype() == kFloat32 ? entry.scale : Cast(entry.scale, kFloat32);
-  return Mul(sum, Square(scale));
+  const Output sum = As(Sum(Square(values)), kFloat64);
+  return entry.scale ? Mul(sum, Square(As(entry.scale, kFloat64))) : sum;
 }
 
 }  // namespace
 
 GradientAndVariable Scaled(GradientAndVariable entry, Output factor) {
-  entry.scale = entry.scale ? Mul(entry.scale, factor) : factor;
+  if (!entry.scale) {
+    entry.scale = factor;
+  } else {
+    const bool wide = entry.scale.dtype() == kFloat64 || factor.dtype() == kFloat64;
+    const DType dtype = wide ? kFloat64 : factor.dtype();
+    entry.scale = Mul(As(entry.scale, dtype), As(factor, dtype));
+  }
   return entry;
 }
 
@@ -49,7 +54,7 @@ Output GlobalNorm(std::span<const GradientAndVariable> list) {
     if (!entry.gradient.empty()) squares.push_back(SquaredNorm(entry));
   }
   if (squares.empty()) ThrowInvalidArgument("GlobalNorm: no entry of the list has a gradient");
-  return Sqrt(AddN(squares), "");
+  return Cast(Sqrt(AddN(squares)), kFloat32);
 }
 
 std::vector<GradientAndVariable> ClipByGlobalNorm(std::span<const GradientAndVariable> list,

@@ -33,9 +33,10 @@ namespace {
 
 Output As(Output value, DType dtype) { return value.dtype() == dtype ? value : Cast(value, dtype); }
 
-// 1 / samples, or 0 where there are none.
+// 1 / samples, or 0 where there are none. float64, so that workers follow a process alone closely.
 Output Inverse(Output samples) {
-  return Select(Greater(samples, 0.0f), Div(1.0f, Maximum(samples, 1.0f)), ZerosLike(samples));
+  const Output count = Cast(samples, kFloat64);
+  return Select(Greater(count, 0.0), Div(1.0, Maximum(count, 1.0)), ZerosLike(count));
 }
 
 class AllReduceStrategy final : public Strategy {
@@ -66,7 +67,7 @@ class AllReduceStrategy final : public Strategy {
       if (summed[i].gradient.sparse()) summed[i].gradient = Gathered(summed[i]);
     }
     const Output scale = Inverse(joint->samples);
-    joint->loss = Mul(joint->loss, scale);
+    joint->loss = As(Mul(As(joint->loss, kFloat64), scale), kFloat32);
     for (GradientAndVariable& entry : summed) {
       if (!entry.gradient.empty()) entry = Scaled(entry, scale);
     }
