@@ -28,6 +28,13 @@ constexpr CoveredOp kCovered[] = {
      "StateTest.ScattersRowsInOrder"},
     {"ScatterUpdate", "reads and changes a variable", "tutti/kernels/state_test.cc",
      "StateTest.ScattersRowsInOrder"},
+    // collective
+    {"AllReduce", "works with other ranks", "tutti/train/allreduce_test.cc",
+     "AllReduceTraining.SumsNodesOfAllRanks"},
+    {"Broadcast", "works with other ranks", "tutti/train/allreduce_test.cc",
+     "AllReduceTraining.FollowsOneProcessWithTheJoinedBatch"},
+    {"AllGather", "works with other ranks", "tutti/train/allreduce_test.cc",
+     "AllReduceTraining.GathersRowsOfDifferentCounts"},
     // update
     {"ApplyGradientDescent", "changes variables", "tutti/kernels/update_test.cc",
      "EveryUpdate.CpuAgreesWithTheReference"},
