@@ -7,7 +7,7 @@ DEPS ?= install
 .PHONY: help install-deps build demo test soak check format clean
 
 help:
-	@echo "make demo          install what is missing, build, and train on Fashion-MNIST"
+	@echo "make demo          install what is missing, build, and train on Fashion-MNIST with 2 workers"
 	@echo "make test          install what is missing, build, and run the tests"
 	@echo "make build         build into build/"
 	@echo "make check         check format, layers and documents"
@@ -26,7 +26,7 @@ build: install-deps
 	@cmake --build --preset release -j $(JOBS)
 
 demo: build
-	build/bin/fashion_mnist
+	@scripts/demo build/bin
 
 test: build
 	@ctest --preset release -j $(JOBS)

@@ -80,6 +80,9 @@ int Main(int argc, char** argv) {
   run->footer("example: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce");
   run->add_option("--workers", launch.workers, "Worker tasks to start (1)")
       ->check(CLI::Range(1, 4096));
+  run->add_option("--cores-per-worker", launch.cores_per_worker,
+                  "Cores that each task is pinned to (an even share)")
+      ->check(CLI::Range(1, 4096));
   run->add_option("--log-dir", launch.log_dir,
                   "Also write what each task says to DIR/worker-N.log");
   run->add_option("--grace", launch.grace_seconds,

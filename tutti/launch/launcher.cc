@@ -75,11 +75,18 @@ std::vector<int> OwnCores() {
   return cores;
 }
 
-// Whole cores for each task, as even as can be; where tasks outnumber cores they share them in
-// turn.
-std::vector<int> ShareOf(const std::vector<int>& cores, int task, int tasks) {
+// Whole cores for each task, `wanted` or as even as can be; where tasks outnumber cores they share
+// them in turn.
+std::vector<int> ShareOf(const std::vector<int>& cores, int task, int tasks, int wanted) {
   const auto count = int(cores.size());
   if (count == 0) return {};
+  if (wanted > 0) {
+    std::vector<int> share;
+    for (int i = 0; i < std::min(wanted, count); ++i) {
+      share.push_back(cores[size_t((task * wanted + i) % count)]);
+    }
+    return share;
+  }
   if (tasks >= count) return {cores[size_t(task % count)]};
   const int begin = count * task / tasks;
   const int end = count * (task + 1) / tasks;
@@ -111,7 +118,7 @@ class Job {
       command.environment = {{"TF_CONFIG", ToTfConfig({cluster, {"worker", i}, ""})},
                              {"TUTTI_JOB_TOKEN", token},
                              {"TUTTI_PROGRESS_FD", "3"}};
-      command.cores = ShareOf(cores, i, options_.workers);
+      command.cores = ShareOf(cores, i, options_.workers, options_.cores_per_worker);
       TUTTI_ASSIGN_OR_RETURN(TaskProcess process, TaskProcess::Start(command));
       tasks_.push_back(std::move(process));
     }

@@ -8,6 +8,7 @@ namespace tutti {
 struct LaunchOptions {
   int workers = 1;
   std::vector<std::string> command;  // program and its arguments
+  int cores_per_worker = 0;          // 0: an even share of all
   std::string log_dir;               // a file a task, worker-0.log; empty: none
   double grace_seconds = 5;          // between the first failure and the end of the others by force
 };

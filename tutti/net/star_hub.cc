@@ -95,8 +95,8 @@ void StarHub::Tick() {
   const int64_t now = loop().now();
   for (int rank = 1; rank < size(); ++rank) {
     const Peer& spoke = peer(rank);
-    if (spoke.link != nullptr && now - spoke.link->last_heard() > silence_nanos()) {
-      Decide(rank, Silent(rank));
+    if (spoke.link != nullptr && now - spoke.link->last_heard() > patience_nanos()) {
+      Decide(rank, Silent(rank, now - spoke.link->last_heard()));
     }
   }
   ControlMessage heartbeat;

@@ -129,9 +129,9 @@ absl::Status StarMember::Died(int rank, const std::string& how) const {
   return Unavailable("{} died: {}", Name(rank), how);
 }
 
-absl::Status StarMember::Silent(int rank) const {
-  return DeadlineExceeded("{} has given no sign of life for {} s", Name(rank),
-                          options_.silence_seconds);
+absl::Status StarMember::Silent(int rank, int64_t nanos) const {
+  return DeadlineExceeded("{} has given no sign of life for {:.1f} s", Name(rank),
+                          static_cast<double>(nanos) * 1e-9);
 }
 
 absl::Status StarMember::LeftStatus(int rank) const {

@@ -52,6 +52,9 @@ class StarMember : public Star {
   EventLoop& loop() { return *loop_; }
   const StarOptions& options() const { return options_; }
   int64_t silence_nanos() const { return silence_nanos_; }
+  // After so long without a byte: the verdict, which takes up to two ticks, comes within the time
+  // that was asked for.
+  int64_t patience_nanos() const { return silence_nanos_ - 2 * heartbeat_nanos(); }
   int64_t heartbeat_nanos() const { return silence_nanos_ / 10; }
   bool concluded() const { return concluded_; }
   // The first cause is known. Later ones are ignored.
@@ -62,7 +65,7 @@ class StarMember : public Star {
   // "rank 2 (host 10.0.0.7, pid 123)", or "rank 2" while that is not known.
   std::string Name(int rank) const;
   absl::Status Died(int rank, const std::string& how) const;
-  absl::Status Silent(int rank) const;
+  absl::Status Silent(int rank, int64_t nanos) const;
   absl::Status LeftStatus(int rank) const;
 
   std::string own_address_;          // set before the constructor's caller sees the star

@@ -86,8 +86,8 @@ void StarSpoke::CutOff(const absl::Status& status) {
 
 void StarSpoke::Tick() {
   if (link_ == nullptr) return;
-  if (!concluded() && loop().now() - link_->last_heard() > silence_nanos()) {
-    const absl::Status silent = Silent(0);
+  if (!concluded() && loop().now() - link_->last_heard() > patience_nanos()) {
+    const absl::Status silent = Silent(0, loop().now() - link_->last_heard());
     // If it wakes up, it shall give the same reason.
     link_->Send(ControlMessage::Of(Type::kVerdict, 0, silent));
     Conclude(0, silent);

@@ -6,8 +6,10 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 
 #include "tutti/base/clock.h"
@@ -282,6 +284,21 @@ class Estimator::Impl {
     std::fprintf(stderr, "%lld steps in %.1f s, %.0f samples/s\n%s",
                  static_cast<long long>(result.steps), result.seconds, result.samples_per_second,
                  RenderTimeTable(times).c_str());
+    if (!config_.report.empty()) WriteReport(result, times);
+  }
+
+  void WriteReport(const TrainResult& result, const std::vector<WorkerTime>& times) const {
+    std::FILE* const file = std::fopen(config_.report.c_str(), "we");
+    if (file == nullptr) {
+      ThrowInvalidArgument(
+          fmt::format("cannot write --report {}: {}", config_.report, std::strerror(errno)));
+    }
+    fmt::print(file,
+               "{{\"workers\":{},\"steps\":{},\"seconds\":{},\"samples_per_second\":{},"
+               "\"loss\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{}}}\n",
+               config_.workers(), result.steps, result.seconds, result.samples_per_second,
+               result.loss, times[0].compute, times[0].hidden, times[0].exposed, times[0].input);
+    std::fclose(file);
   }
 
   struct Evaluation {

@@ -53,6 +53,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             {"auto", "exchange", "direct", "ring", "halving-doubling", "tree", "hierarchical"});
   flags.Add("wire", &config.wire, "how float32 gradients travel", {"as-is", "bf16", "fp16"});
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
+  flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear", 0.0);
+  flags.Add("report", &config.report, "FILE for what the training took, as JSON");
   flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers");
   return flags;
 }
@@ -79,12 +81,13 @@ void CheckRole(const TaskConfig& task, const RunConfig& config) {
   }
 }
 
-std::shared_ptr<collective::Communicator> Join(const TaskConfig& task) {
+std::shared_ptr<collective::Communicator> Join(const TaskConfig& task, double timeout_seconds) {
   collective::CommunicatorOptions options;
   options.bootstrap.rank = task.TrainerRank();
   options.bootstrap.size = int(task.cluster.Trainers().size());
   options.bootstrap.address = task.cluster.AddressOf(task.cluster.Chief());
   options.bootstrap.token = JobToken();
+  options.bootstrap.timeout_seconds = timeout_seconds;
   return ValueOrThrow(collective::Communicator::Create(options));
 }
 
@@ -103,7 +106,7 @@ void ChooseStrategy(const std::optional<TaskConfig>& task, RunConfig& config) {
     config.strategy_object = MakeLocalStrategy();
     return;
   }
-  config.communicator = task ? Join(*task) : JoinAlone();
+  config.communicator = task ? Join(*task, config.start_timeout) : JoinAlone();
   AllReduceOptions options;
   options.algorithm = config.algorithm == "auto" ? "" : config.algorithm;
   options.wire = config.wire;

@@ -26,6 +26,8 @@ struct RunConfig {
   std::string wire = "as-is";        // --wire: how gradients travel
   bool scale_learning_rate = false;  // --scale-learning-rate: times the number of workers
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
+  double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
+  std::string report;                // --report: what a training took, as JSON
   std::string trace;                 // --trace: a Chrome trace of all workers
 
   // Set by Main.

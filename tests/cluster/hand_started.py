@@ -1,0 +1,151 @@
+#!/usr/bin/env python3
+"""Starts training tasks by hand, with TF_CONFIG, as any launcher would, and checks how they end.
+
+    tests/cluster/hand_started.py --bin build/bin
+"""
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import unittest
+
+BIN = "build/bin"
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def cluster_of(**jobs):
+    ports = iter(free_ports(sum(jobs.values())))
+    return {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
+
+
+def start(cluster, job, index, *flags, token="secret", config=None):
+    environment = dict(os.environ, TUTTI_JOB_TOKEN=token)
+    environment["TF_CONFIG"] = config if config is not None else json.dumps(
+        {"cluster": cluster, "task": {"type": job, "index": index}})
+    command = [f"{BIN}/fashion_mnist", "--model", "mlp", "--max-steps", "20", "--batch-size", "16",
+               "--strategy", "allreduce", "--start-timeout", "20", *flags]
+    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def finish(*tasks, seconds=90):
+    """Exit codes and outputs."""
+    deadline = time.monotonic() + seconds
+    ended = []
+    for task in tasks:
+        try:
+            text, _ = task.communicate(timeout=max(1, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            task.kill()
+            text, _ = task.communicate()
+            text += "\n(killed by the test: it did not end)"
+        ended.append((task.returncode, text))
+    return ended
+
+
+class HandStarted(unittest.TestCase):
+    def check_all_zero(self, ended):
+        for code, text in ended:
+            self.assertEqual(code, 0, text)
+
+    def test_chief_and_two_workers(self):
+        cluster = cluster_of(chief=1, worker=2)
+        ended = finish(start(cluster, "worker", 1), start(cluster, "chief", 0),
+                       start(cluster, "worker", 0))
+        self.check_all_zero(ended)
+        self.assertIn("test accuracy", ended[1][1])
+        self.assertIn("3 workers", ended[1][1])
+        self.assertNotIn("test accuracy", ended[0][1])
+
+    def test_workers_only(self):
+        cluster = cluster_of(worker=2)
+        self.check_all_zero(finish(start(cluster, "worker", 0), start(cluster, "worker", 1)))
+
+    def test_one_task_cluster(self):
+        self.check_all_zero(finish(start(cluster_of(worker=1), "worker", 0)))
+
+    def test_missing_worker_is_named(self):
+        cluster = cluster_of(worker=3)
+        ended = finish(*[start(cluster, "worker", i, "--start-timeout", "3") for i in (0, 1)])
+        for code, text in ended:
+            self.assertGreaterEqual(code, 128, text)
+            self.assertRegex(text, r"rank 2")
+
+    def test_wrong_token_is_refused_and_named(self):
+        cluster = cluster_of(worker=2)
+        ended = finish(start(cluster, "worker", 0, "--start-timeout", "5"),
+                       start(cluster, "worker", 1, "--start-timeout", "5", token="other"))
+        self.assertNotEqual(ended[0][0], 0, ended[0][1])
+        self.assertNotEqual(ended[1][0], 0, ended[1][1])
+        self.assertIn("token", ended[0][1])
+        self.assertIn("token", ended[1][1])
+
+    def test_second_process_of_a_task_is_refused(self):
+        cluster = cluster_of(worker=3)
+        first = start(cluster, "worker", 1)
+        chief = start(cluster, "worker", 0)
+        time.sleep(1.5)  # let the first one be there
+        twin = start(cluster, "worker", 1, "--start-timeout", "5")
+        (code, text), = finish(twin, seconds=30)
+        self.assertNotEqual(code, 0, text)
+        self.assertIn("taken", text)
+        self.check_all_zero(finish(start(cluster, "worker", 2), first, chief))
+
+    def check_disagreement(self, flag, one, other, message):
+        cluster = cluster_of(worker=2)
+        ended = finish(start(cluster, "worker", 0, flag, one), start(cluster, "worker", 1, flag, other))
+        for code, text in ended:
+            self.assertEqual(code, 1, text)
+            self.assertIn(message, text)
+
+    def test_batch_sizes_differ(self):
+        self.check_disagreement("--batch-size", "16", "17",
+                                "worker 1 does not fit worker 0: batch-size is 17, expected 16")
+
+    def test_seeds_differ(self):
+        self.check_disagreement("--seed", "1", "2", "seed is 2, expected 1")
+
+    def test_models_differ(self):
+        self.check_disagreement("--model", "mlp", "cnn", "worker 1 does not fit worker 0: ")
+
+    def test_port_in_use(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            address = f"127.0.0.1:{taken.getsockname()[1]}"
+            (code, text), = finish(
+                start({"worker": [address, "127.0.0.1:1"]}, "worker", 0, "--start-timeout", "3"))
+        self.assertNotEqual(code, 0, text)
+        self.assertIn(address, text)
+
+    def test_local_strategy_in_a_cluster(self):
+        cluster = cluster_of(worker=2)
+        (code, text), = finish(start(cluster, "worker", 0, "--strategy", "local"))
+        self.assertEqual(code, 2, text)
+        self.assertIn("--strategy is local", text)
+
+    def test_malformed_tf_config(self):
+        for config in ("", "{", "[]", '{"cluster": {}}', '{"cluster": {"worker": ["a:1"]}}'):
+            (code, text), = finish(start({}, "worker", 0, config=config))
+            self.assertEqual(code, 2, text)
+            self.assertIn("TF_CONFIG", text)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--bin", default=BIN)
+    known, rest = parser.parse_known_args()
+    BIN = known.bin
+    unittest.main(argv=[sys.argv[0], *rest])
