@@ -1,9 +1,9 @@
-# cmake -DREADME=... -DSAMPLE=... -P this file: fails unless every line of the README's first block
-# of C++ stands in the sample, in order.
+# cmake -DREADME=... -DSAMPLE=... -P this file: fails unless every line of the README's block of C++
+# that begins with an #include stands in the sample, in order.
 
 file(READ "${README}" readme)
 file(READ "${SAMPLE}" sample)
-string(FIND "${readme}" "```cpp\n" begin)
+string(FIND "${readme}" "```cpp\n#include" begin)
 if(begin LESS 0)
   message(FATAL_ERROR "${README} has no block of C++")
 endif()

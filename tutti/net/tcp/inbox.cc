@@ -367,8 +367,25 @@ absl::Status Inbox::OnGetRefused(const FrameHeader& header, std::string_view rea
 
 void Inbox::Close(const absl::Status& status) {
   posted_.TakeAll([](OpenReceive*) {});
-  arrived_.TakeAll([](Arrived&) {});
   for (const auto& [id, receive] : std::exchange(open_, {})) receive->request->Done(status);
+}
+
+bool Inbox::TakeKept(Tag tag, std::byte* destination, size_t bytes, Request* request) {
+  Arrived* const found = arrived_.Front(tag);
+  if (found == nullptr || found->bytes == nullptr) return false;  // only announced
+  const Arrived arrived = arrived_.Take(tag, found);
+  Release(arrived.total);
+  if (arrived.total != bytes) {
+    request->Done(DifferingLengths(tag, bytes, arrived.total));
+  } else {
+    Deliver({.tag = tag, .destination = destination, .bytes = bytes, .request = request},
+            arrived.bytes.get());
+  }
+  return true;
+}
+
+void Inbox::DropKept() {
+  arrived_.TakeAll([](Arrived&) {});
 }
 
 }  // namespace tutti::net::tcp

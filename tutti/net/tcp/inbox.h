@@ -70,7 +70,11 @@ class Inbox {
 
   // The transport has handed out a short message.
   void ShortTaken() { kept_bytes_ -= kKeptOverhead; }
+  // Ends the open receives. What has come and waits for its Receive stays, to be taken.
   void Close(const absl::Status& status);
+  // Completes a Receive from what came before the link ended; false if there is nothing for it.
+  bool TakeKept(Tag tag, std::byte* destination, size_t bytes, Request* request);
+  void DropKept();
 
  private:
   // What came before its Receive: a copy, or the announcement of something larger.

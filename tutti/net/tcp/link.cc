@@ -125,7 +125,12 @@ void Link::LoseConnection(std::string_view cause) {
     last_read_ = NowNanos();
     shared_->poller.WakeBy(last_read_ + kGraceNanos);
   }
-  if (AllRead()) Break(Unavailable("{}", cause_));
+  if (AllRead()) GiveUp();
+}
+
+void Link::GiveUp() {
+  lost_ = true;
+  Break(Unavailable("{}", cause_));
 }
 
 void Link::NoteRead() {
@@ -142,7 +147,7 @@ void Link::Withdraw(const Region& region) {
 void Link::CheckDeadlines(int64_t now) {
   if (!alive()) return;
   if (losing_) {
-    if (now - last_read_ >= kGraceNanos) return Break(Unavailable("{}", cause_));
+    if (now - last_read_ >= kGraceNanos) return GiveUp();
     shared_->poller.WakeBy(last_read_ + kGraceNanos);
   }
   if (out_.Overdue(now) != nullptr) {
@@ -155,6 +160,7 @@ void Link::Close(const absl::Status& status) {
   status_ = status;
   out_.Close(status);
   in_.Close(status);
+  if (!lost_) in_.DropKept();
   for (const auto& stream : in_streams_) stream->Close(status);
   in_streams_.clear();
 }

@@ -80,15 +80,21 @@ class Link {
   void CheckDeadlines(int64_t now);
   // Closes every connection and ends every request. REQUIRES: no event is being handled.
   void Close(const absl::Status& status);
+  // The peer has gone, but all it sent before has arrived whole and may still be received.
+  bool lost() const { return lost_; }
+  // The caller gave the peer up: nothing of it is wanted any more.
+  void Forget() { lost_ = false; }
 
  private:
   bool AllRead() const;
+  void GiveUp();
 
   Shared* const shared_;
   const int peer_;
   std::string endpoint_ = "not connected yet";
   absl::Status status_;
   bool losing_ = false;
+  bool lost_ = false;
   std::string cause_;      // of losing_
   int64_t last_read_ = 0;  // since losing_
   Outbox out_;

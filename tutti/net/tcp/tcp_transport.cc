@@ -208,6 +208,10 @@ void TcpTransportImpl::Send(int peer, Tag tag, ConstBytes data, Request* request
 void TcpTransportImpl::Receive(int peer, Tag tag, std::byte* destination, size_t bytes,
                                Request* request) {
   if (peer == rank()) return self_.Receive(tag, destination, bytes, request);
+  if (CheckPeer(peer).ok()) {
+    Link& from = *links_[static_cast<size_t>(peer)];
+    if (from.lost() && from.in().TakeKept(tag, destination, bytes, request)) return;
+  }
   if (Link* link = LinkFor(peer, request)) link->in().Receive(tag, destination, bytes, request);
 }
 
@@ -281,6 +285,7 @@ void TcpTransportImpl::Fail(int peer, const absl::Status& status) {
   if (!CheckPeer(peer).ok()) return;
   Link* link = links_[static_cast<size_t>(peer)].get();
   std::erase(shared_.breaking, link);
+  link->Forget();
   link->Close(status);
 }
 
