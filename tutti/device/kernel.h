@@ -80,7 +80,7 @@ struct StepContext {
   Device* device = nullptr;
   void* rendezvous = nullptr;   // runtime's; opaque here
   void* collectives = nullptr;  // runtime's; null without a communicator
-  void* run = nullptr;         // runtime's own run, for control-flow kernels
+  void* run = nullptr;          // runtime's own run, for control-flow kernels
 };
 
 // What a kernel works on in one run: inputs, outputs, scratch. The executor makes it once per node
