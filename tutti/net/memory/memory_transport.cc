@@ -187,7 +187,8 @@ void MemoryTransport::Break(Link& link, const absl::Status& status) {
   if (!link.status().ok()) return;
   const absl::Status named = WithPrefix(status, Describe(link.peer()) + ": ");
   Drop(link, named);
-  broken_.push_back({.peer = link.peer(), .status = named});
+  // Of one that left it was told then.
+  if (link.left.ok()) broken_.push_back({.peer = link.peer(), .status = named});
 }
 
 void MemoryTransport::Fail(int peer, const absl::Status& status) {
@@ -216,6 +217,8 @@ void MemoryTransport::CheckPeers() {
       continue;
     }
     link->left = event.status;
+    broken_.push_back(
+        {.peer = event.peer, .status = WithPrefix(event.status, Describe(event.peer) + ": ")});
     if (receiver_.HasOpen(event.peer) || sender_.HasOpen(event.peer) || !link->queue_empty()) {
       Break(*link, event.status);
     }
