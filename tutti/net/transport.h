@@ -127,8 +127,8 @@ class Transport {
 
   // Ends every open request to and from the peer with `status`, and refuses further ones.
   virtual void Fail(int peer, const absl::Status& status) = 0;
-  // A link that ended by itself, told once each: a peer died, or left on purpose. Messages that came
-  // whole before that can still be received.
+  // A link that ended by itself, told once each: a peer died, or left on purpose. Messages that
+  // came whole before that can still be received.
   struct BrokenLink {
     int peer = -1;
     absl::Status status;
