@@ -27,13 +27,15 @@ void AppendKey(const MasterRunRequest& request, std::vector<uint64_t>& key) {
   key.push_back(request.feeds.size());
   for (size_t i = 0; i < request.feeds.size(); ++i) {
     const Tensor& value = *request.feed_values[i];
-    key.push_back(uint64_t(request.feeds[i].node->id()) << 8 | uint64_t(request.feeds[i].index));
+    key.push_back(uint64_t(request.feeds[i].node->id()));
+    key.push_back(uint64_t(request.feeds[i].index));
     key.push_back(uint64_t(value.dtype()) << 8 | uint64_t(value.shape().rank()));
     for (const int64_t dim : value.shape().dims()) key.push_back(uint64_t(dim));
   }
   key.push_back(request.fetches.size());
   for (const Output& fetch : request.fetches) {
-    key.push_back(uint64_t(fetch.node->id()) << 8 | uint64_t(fetch.index));
+    key.push_back(uint64_t(fetch.node->id()));
+    key.push_back(uint64_t(fetch.index));
   }
   for (const Node* target : request.targets) key.push_back(uint64_t(target->id()));
 }

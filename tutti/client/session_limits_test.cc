@@ -1,0 +1,57 @@
+// What is too large, too many or out of range for a step.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tutti/base/error.h"
+#include "tutti/client/session.h"
+#include "tutti/graph/ops/arrange.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/queue.h"
+#include "tutti/graph/ops/reduce.h"
+#include "tutti/graph/ops/shape.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/kernels/register.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SessionLimitsTest : public ::testing::Test {
+ protected:
+  SessionLimitsTest() { RegisterCpuKernels(); }
+
+  static std::string ErrorOf(const auto& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+
+  Graph graph_;
+};
+
+TEST_F(SessionLimitsTest, TellsStepsApartByOutputsBeyondThe256th) {
+  std::vector<float> numbers(300);
+  for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = float(i);
+  const Output a = Constant(graph_, Tensor::Of<float>({300}, numbers));
+  const Output b = Constant(graph_, Tensor::Of<float>({300}, numbers));
+  const std::vector<Output> as = Unpack(a);
+  const std::vector<Output> bs = Unpack(Neg(b));
+  const std::vector<Output> cs = Unpack(a);  // one of the ids is odd, one even
+  Session session(graph_);
+  for (const auto& [parts, sign] :
+       {std::pair(&as, 1.0f), std::pair(&bs, -1.0f), std::pair(&cs, 1.0f)}) {
+    for (const int i : {0, 1, 255, 256, 257, 299}) {
+      EXPECT_EQ(session.Run((*parts)[i]).scalar<float>(), sign * float(i)) << i;
+      // Any output may be fed.
+      EXPECT_EQ(session.Run({{(*parts)[i], Tensor::Scalar(-7.0f)}}, (*parts)[i]).scalar<float>(),
+                -7.0f);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tutti
