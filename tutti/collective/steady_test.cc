@@ -3,22 +3,9 @@
 
 #include <atomic>
 #include <barrier>
-#include <cstdlib>
-#include <new>
 
 #include "tutti/collective/ranks_under_test.h"
-
-namespace {
-std::atomic<int64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t size) {
-  ++allocations;
-  if (void* memory = std::malloc(size)) return memory;
-  throw std::bad_alloc();
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+#include "tutti/testing/allocation_count.h"
 
 namespace tutti::collective {
 namespace {
@@ -44,11 +31,11 @@ TEST(Steady, WarmOperationsAllocateNothing) {
     };
     for (int batch = 0; batch < 50 && grown != 0; ++batch) {
       meet.arrive_and_wait();
-      const int64_t before = allocations;
+      const int64_t before = tutti::testing::AllocationCount();
       meet.arrive_and_wait();
       for (int i = 0; i < 10; ++i) once();
       meet.arrive_and_wait();
-      if (communicator.rank() == 0) grown = allocations - before;
+      if (communicator.rank() == 0) grown = tutti::testing::AllocationCount() - before;
       meet.arrive_and_wait();
     }
   });
