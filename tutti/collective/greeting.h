@@ -41,6 +41,7 @@ struct AlgorithmId {
   // INVALID_ARGUMENT or NOT_FOUND says what can be given.
   static absl::StatusOr<AlgorithmId> FromName(std::string_view name);
   std::string Name() const;
+  bool operator==(const AlgorithmId&) const = default;
 };
 
 // The first message of an operation between two ranks: the descriptor, and where the sender's data
