@@ -53,5 +53,16 @@ TEST_F(SessionLimitsTest, TellsStepsApartByOutputsBeyondThe256th) {
   }
 }
 
+TEST_F(SessionLimitsTest, RefusesValuesThatNoMemoryHolds) {
+  Session session(graph_);
+  for (const int64_t elements : {int64_t{1} << 62, int64_t{1} << 61, int64_t{1} << 50}) {
+    const Output dims = Constant(graph_, Tensor::Of<int64_t>({1}, {elements}));
+    const Output one = Constant(graph_, Tensor::Scalar(1.0f));
+    const std::string message = ErrorOf([&] { session.Run(Sum(Fill(dims, one))); });
+    EXPECT_THAT(message, HasSubstr("Fill \"Fill"));
+    EXPECT_THAT(message, HasSubstr("bytes")) << elements;
+  }
+}
+
 }  // namespace
 }  // namespace tutti

@@ -12,6 +12,7 @@
 
 #include "tutti/base/checked.h"
 #include "tutti/tensor/buffer.h"
+#include "tutti/device/memory_limit.h"
 
 namespace tutti {
 namespace {
@@ -21,6 +22,9 @@ constexpr size_t kAllPairs = 4096;
 size_t Rounded(size_t bytes) { return size_t(RoundUp(int64_t(bytes), kBufferAlignment)); }
 
 size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
+// No sum of so few sizes overflows.
+static_assert(kMostBytes < SIZE_MAX / 2 / kAllPairs);
+
                          std::vector<Placement>& placements) {
   std::vector<size_t> order = which;
   std::stable_sort(order.begin(), order.end(),
@@ -46,6 +50,7 @@ size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vec
 }
 
 size_t PlaceInTimeOrder(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
+// Stops once the peak passes kMostBytes.
                         std::vector<Placement>& placements) {
   std::vector<size_t> starts = which;
   std::stable_sort(starts.begin(), starts.end(),
@@ -91,6 +96,7 @@ size_t PlaceInTimeOrder(std::span<const MemoryRequest> requests, const std::vect
     if (bytes == 0) continue;
     if (const auto fit = holes_by_size.lower_bound(bytes); fit != holes_by_size.end()) {
       const auto [hole_bytes, offset] = *fit;
+      if (peak > kMostBytes) return peak;
       holes_by_size.erase(fit);
       holes.erase(offset);
       placements[i] = {0, offset};
@@ -131,6 +137,12 @@ absl::Status PlacePinned(std::span<const MemoryRequest> requests, std::vector<Ar
   }
   return absl::OkStatus();
 }
+  for (const MemoryRequest& request : requests) {
+    if (request.bytes <= kMostBytes && request.pinned_offset <= kMostBytes) continue;
+    return ResourceExhausted(
+        "a value of {} bytes at offset {} of its arena is too large; at most {} bytes can be had",
+        request.bytes, request.pinned_offset, kMostBytes);
+  }
 
 }  // namespace
 
@@ -138,6 +150,11 @@ absl::StatusOr<std::vector<Placement>> PlanMemory(std::span<const MemoryRequest>
                                                   std::vector<ArenaSpec>& arenas) {
   std::vector<Placement> placements(requests.size());
   if (arenas.empty()) arenas.push_back({});
+  for (const ArenaSpec& arena : arenas) {
+    if (arena.bytes <= kMostBytes) continue;
+    return ResourceExhausted("the values of a step need {} bytes or more; at most {} can be had",
+                             arena.bytes, kMostBytes);
+  }
   TUTTI_RETURN_IF_ERROR(PlacePinned(requests, arenas, placements));
   std::vector<size_t> shared;
   for (size_t i = 0; i < requests.size(); ++i) {

@@ -36,7 +36,7 @@ struct Placement {
 };
 
 // A place for every request, in order. Grows `arenas` to what is needed; INVALID_ARGUMENT when two
-// pinned requests overlap.
+// pinned requests overlap, RESOURCE_EXHAUSTED when a request or an arena passes kMostBytes.
 absl::StatusOr<std::vector<Placement>> PlanMemory(std::span<const MemoryRequest> requests,
                                                   std::vector<ArenaSpec>& arenas);
 

@@ -68,5 +68,21 @@ TEST(PlanMemory, PinnedValuesKeepTheirPlaceAndShareNothing) {
             "arena \"bucket_0\": a value of 100 bytes at offset 0 overlaps one at offset 64");
 }
 
+TEST(PlanMemory, RefusesMoreThanThereCanBe) {
+  std::vector<ArenaSpec> arenas;
+  const std::vector<MemoryRequest> wrapped = {{.bytes = SIZE_MAX - 3}};
+  EXPECT_EQ(PlanMemory(wrapped, arenas).status().code(), absl::StatusCode::kResourceExhausted);
+  // Each is small enough; together they pass 2^64. Both ways of placing.
+  for (const size_t count : {size_t{4000}, size_t{400'000}}) {
+    arenas.clear();
+    const std::vector<MemoryRequest> many(count, {.bytes = size_t{1} << 46, .last = 1});
+    EXPECT_EQ(PlanMemory(many, arenas).status().code(), absl::StatusCode::kResourceExhausted);
+  }
+  arenas = {{}, {.name = "bucket"}};
+  const std::vector<MemoryRequest> far = {
+      {.bytes = 64, .pinned_arena = 1, .pinned_offset = SIZE_MAX - 10}};
+  EXPECT_EQ(PlanMemory(far, arenas).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
 }  // namespace
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "tutti/compile/plan_draft.h"
+#include "tutti/device/memory_limit.h"
 #include "tutti/graph/op_def.h"
 
 namespace tutti {
@@ -126,6 +127,7 @@ class Planner {
       if (node->op() == "Constant") {
         PlanSlot& slot = plan_->slots[SlotOf(node->output())];
         slot.storage = Storage::kConstant;
+        TUTTI_RETURN_IF_ERROR(CheckSize(*node, i, plan_->slots.back()));
         slot.constant = node->attr<Tensor>("value");
       } else if (IsSource(*node)) {
         plan_->slots[SlotOf(node->output())].storage = Storage::kFeed;
@@ -145,6 +147,15 @@ class Planner {
     const AttrValue* layouts = node.FindAttr("_output_layouts");
     if (layouts == nullptr) return {};
     const auto& tags = std::get<std::vector<std::string>>(*layouts);
+  // Kernels are prepared for the size of every value, whether it gets memory or not.
+  static absl::Status CheckSize(const Node& node, int output, const PlanSlot& slot) {
+    if (!slot.type.shape.IsFullyKnown()) return absl::OkStatus();
+    if (slot.layout.Bytes(slot.type.dtype, slot.type.shape) <= kMostBytes) return absl::OkStatus();
+    return ResourceExhausted("{}: output {}, {} {}, has more than {} bytes; no memory holds it",
+                             node.Describe(), output, NameOf(slot.type.dtype),
+                             slot.type.shape.ToString(), kMostBytes);
+  }
+
     return size_t(output) < tags.size() ? Layout(tags[output]) : Layout();
   }
 

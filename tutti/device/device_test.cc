@@ -63,6 +63,9 @@ TEST(Layout, CountsPaddedBlocks) {
   EXPECT_EQ(Layout().Bytes(kFloat32, {2, 3, 4, 5}), 480u);
   EXPECT_EQ(Layout("aBcd8b").Bytes(kFloat32, {2, 3, 4, 5}), 2u * 8 * 4 * 5 * 4);
   EXPECT_EQ(Layout("ABcd8b8a").Bytes(kFloat32, {10, 3, 1, 1}), 16u * 8 * 4);
+  EXPECT_EQ(Layout().Bytes(kFloat32, {0, int64_t{1} << 62, 4}), 0u);
+  EXPECT_EQ(Layout().Bytes(kFloat32, {int64_t{1} << 62}), SIZE_MAX);
+  EXPECT_EQ(Layout("Ab4611686018427387904a").Bytes(kFloat32, {3, 3}), SIZE_MAX);
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ class Layout {
   bool row_major() const { return tag_.empty(); }
   const std::string& tag() const { return tag_; }
 
-  // Bytes of a tensor in this layout: blocked dimensions are padded to whole blocks.
+  // Bytes of a tensor in this layout, blocked dimensions padded; SIZE_MAX beyond kMostBytes.
   size_t Bytes(DType dtype, const Shape& shape) const;
 
   friend bool operator==(const Layout&, const Layout&) = default;

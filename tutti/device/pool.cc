@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "tutti/base/checked.h"
+#include "tutti/device/memory_limit.h"
 
 namespace tutti {
 namespace {
@@ -73,7 +74,7 @@ MemoryPool::~MemoryPool() { Trim(); }
 
 absl::StatusOr<Tensor> MemoryPool::Allocate(DType dtype, const Shape& shape) {
   const auto bytes = CheckedMul(shape.elements(), int64_t(SizeOf(dtype)));
-  if (!bytes || *bytes < 0 || *bytes > (int64_t{1} << 46)) {
+  if (!bytes || *bytes < 0 || *bytes > int64_t(kMostBytes)) {
     return ResourceExhausted("a tensor of {} {} is too large", NameOf(dtype), shape.ToString());
   }
   const SizeClass size_class = ClassOf(size_t(*bytes));
