@@ -64,5 +64,15 @@ TEST_F(SessionLimitsTest, RefusesValuesThatNoMemoryHolds) {
   }
 }
 
+TEST_F(SessionLimitsTest, TimeoutCoversCompiling) {
+  // All of it is folded, so the step itself has nothing to do.
+  Output y = Constant(graph_, Tensor::Scalar(1.0f));
+  for (int i = 0; i < 20'000; ++i) y = Neg(y);
+  Session session(graph_);
+  EXPECT_THAT(ErrorOf([&] { session.Run(y, {.timeout = std::chrono::milliseconds(1)}); }),
+              HasSubstr("timeout of 1 ms"));
+  EXPECT_EQ(session.Run(y).scalar<float>(), 1.0f);
+}
+
 }  // namespace
 }  // namespace tutti

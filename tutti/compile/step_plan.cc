@@ -41,9 +41,13 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareKernel(const StepPlan& plan, cons
   }
   auto kernel = node.kernel->make();
   PrepareContext context(*node.node, *plan.device, inputs, outputs, input_layouts, output_layouts);
-  if (const absl::Status status = kernel->Prepare(context); !status.ok()) {
-    return WithPrefix(status, node.node->Describe() + ": ");
+  absl::Status status;
+  try {
+    status = kernel->Prepare(context);
+  } catch (...) {
+    status = StatusFromCurrentException();  // libraries throw
   }
+  if (!status.ok()) return WithPrefix(status, node.node->Describe() + ": ");
   *scratch_bytes = context.scratch_bytes();
   return kernel;
 }
@@ -123,11 +127,11 @@ class Planner {
       for (int i = 0; i < node->num_outputs(); ++i) {
         slot_[node->output(i)] = uint32_t(plan_->slots.size());
         plan_->slots.push_back({.type = node->type(i), .layout = LayoutOf(*node, i)});
+        TUTTI_RETURN_IF_ERROR(CheckSize(*node, i, plan_->slots.back()));
       }
       if (node->op() == "Constant") {
         PlanSlot& slot = plan_->slots[SlotOf(node->output())];
         slot.storage = Storage::kConstant;
-        TUTTI_RETURN_IF_ERROR(CheckSize(*node, i, plan_->slots.back()));
         slot.constant = node->attr<Tensor>("value");
       } else if (IsSource(*node)) {
         plan_->slots[SlotOf(node->output())].storage = Storage::kFeed;
@@ -143,10 +147,6 @@ class Planner {
     return absl::OkStatus();
   }
 
-  static Layout LayoutOf(const Node& node, int output) {
-    const AttrValue* layouts = node.FindAttr("_output_layouts");
-    if (layouts == nullptr) return {};
-    const auto& tags = std::get<std::vector<std::string>>(*layouts);
   // Kernels are prepared for the size of every value, whether it gets memory or not.
   static absl::Status CheckSize(const Node& node, int output, const PlanSlot& slot) {
     if (!slot.type.shape.IsFullyKnown()) return absl::OkStatus();
@@ -156,6 +156,10 @@ class Planner {
                              slot.type.shape.ToString(), kMostBytes);
   }
 
+  static Layout LayoutOf(const Node& node, int output) {
+    const AttrValue* layouts = node.FindAttr("_output_layouts");
+    if (layouts == nullptr) return {};
+    const auto& tags = std::get<std::vector<std::string>>(*layouts);
     return size_t(output) < tags.size() ? Layout(tags[output]) : Layout();
   }
 

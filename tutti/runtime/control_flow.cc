@@ -96,21 +96,30 @@ class WhileKernel final : public AsyncKernel {
   void Continue() {
     if (continuing_) return;
     continuing_ = true;
+    bool ended = false;
     absl::Status status;
-    for (bool ended = false; status.ok() && !ended;) {
-      if (running_ == nullptr) status = StartNested();
-      if (!status.ok()) break;
-      if (!finished_) {
-        continuing_ = false;
-        return;
-      }
-      status = FinishNested(&ended);
+    try {
+      status = Loop(&ended);
+      if (ended && status.ok()) status = SetOutputs();
+    } catch (...) {
+      // It may have come here from the lane, where nobody else would catch it.
+      status = StatusFromCurrentException();
     }
     continuing_ = false;
-    if (status.ok()) status = SetOutputs();
+    if (status.ok() && !ended) return;
     values_.clear();
     records_.clear();
     context_->completion->NodeDone(context_->index, std::move(status));
+  }
+
+  // Returns with *ended false when a nested run has not finished.
+  absl::Status Loop(bool* ended) {
+    while (!*ended) {
+      if (running_ == nullptr) TUTTI_RETURN_IF_ERROR(StartNested());
+      if (!finished_) return absl::OkStatus();
+      TUTTI_RETURN_IF_ERROR(FinishNested(ended));
+    }
+    return absl::OkStatus();
   }
 
   absl::Status StartNested() {

@@ -39,4 +39,23 @@ class Deadlines {
   std::thread thread_;
 };
 
+// A deadline for as long as it lives; none when the timeout is 0 or less.
+class ScopedDeadline {
+ public:
+  ScopedDeadline(Deadlines& deadlines, int64_t timeout_nanos, Cancellation* cancellation)
+      : deadlines_(deadlines), set_(timeout_nanos > 0) {
+    if (set_) handle_ = deadlines_.Add(timeout_nanos, cancellation);
+  }
+  ~ScopedDeadline() {
+    if (set_) deadlines_.Remove(handle_);
+  }
+  ScopedDeadline(const ScopedDeadline&) = delete;
+  ScopedDeadline& operator=(const ScopedDeadline&) = delete;
+
+ private:
+  Deadlines& deadlines_;
+  const bool set_;
+  Deadlines::Handle handle_;
+};
+
 }  // namespace tutti

@@ -5,6 +5,7 @@
 //
 // A node that fails ends the step: nothing more is started, the step's cancellation is raised so
 // that waiting nodes return, and when the last of them has, the run finishes with the first error.
+// What a kernel or a shape function throws is such a failure too: no exception leaves a node.
 #include "tutti/runtime/executor.h"
 
 #include <bit>
@@ -113,20 +114,11 @@ void StepRun::RunOne(uint32_t i) {
     return;
   }
   if (node.flags & PlanInstance::kAsync) {
-    const absl::Status status =
-        (node.flags & ~PlanInstance::kAsync) != 0 ? instance_.PrepareToRun(i) : absl::OkStatus();
-    if (!status.ok()) {
-      Fail(i, status);
-      return;
-    }
-    ++outstanding_;
-    if (timings != nullptr) timings->push_back({i, NowNanos(), 0});
-    node.kernel->AsAsync()->Start(node.context);
+    if (const absl::Status status = StartAsync(i); !status.ok()) Fail(i, status);
     return;
   }
   if (timings != nullptr) timings->push_back({i, NowNanos(), 0});
-  const absl::Status status =
-      node.flags == 0 ? node.kernel->Compute(node.context) : PrepareAndCompute(i);
+  const absl::Status status = Compute(i);
   if (status.ok()) {
     FinishNode(i);
   } else {
@@ -134,10 +126,33 @@ void StepRun::RunOne(uint32_t i) {
   }
 }
 
-absl::Status StepRun::PrepareAndCompute(uint32_t i) {
-  TUTTI_RETURN_IF_ERROR(instance_.PrepareToRun(i));
+absl::Status StepRun::Compute(uint32_t i) {
   PlanInstance::RunNode& node = instance_.nodes()[i];
-  return node.kernel->Compute(node.context);
+  try {
+    if (node.flags != 0) TUTTI_RETURN_IF_ERROR(instance_.PrepareToRun(i));
+    return node.kernel->Compute(node.context);
+  } catch (...) {
+    return StatusFromCurrentException();
+  }
+}
+
+// A kernel whose Start throws has not called NodeDone and never will.
+absl::Status StepRun::StartAsync(uint32_t i) {
+  PlanInstance::RunNode& node = instance_.nodes()[i];
+  try {
+    if (node.flags != PlanInstance::kAsync) TUTTI_RETURN_IF_ERROR(instance_.PrepareToRun(i));
+    if (timings != nullptr) timings->push_back({i, NowNanos(), 0});
+  } catch (...) {
+    return StatusFromCurrentException();
+  }
+  ++outstanding_;
+  try {
+    node.kernel->AsAsync()->Start(node.context);
+  } catch (...) {
+    --outstanding_;
+    return StatusFromCurrentException();
+  }
+  return absl::OkStatus();
 }
 
 void StepRun::FinishNode(uint32_t i) {

@@ -89,7 +89,8 @@ class StepRun final : private Completion {
   void NodeDone(uint32_t node, absl::Status status) override;
   void RunReady();
   void RunOne(uint32_t node);
-  absl::Status PrepareAndCompute(uint32_t node);
+  absl::Status Compute(uint32_t node);
+  absl::Status StartAsync(uint32_t node);
   void FinishNode(uint32_t node);
   void Fail(uint32_t node, const absl::Status& status);
   void FinishIfDone();

@@ -66,10 +66,41 @@ void LocalMaster::Extend(const Graph& graph, Done done) {
                         : InvalidArgument("a session can only be extended with its own graph"));
 }
 
-void LocalMaster::Run(const MasterRunRequest& request, Done done) { done(RunStep(request)); }
+void LocalMaster::Run(const MasterRunRequest& request, Done done) {
+  absl::Status status;
+  try {
+    status = RunStep(request);
+  } catch (...) {
+    // Shapes and tensors throw, and compiling makes many.
+    status = StatusFromCurrentException();
+  }
+  done(std::move(status));
+}
+
+// From before a run is compiled until it has ended, however it ends.
+class LocalMaster::ListedRun {
+ public:
+  ListedRun(LocalMaster& master, Cancellation& cancellation)
+      : master_(master), cancellation_(cancellation) {
+    std::lock_guard lock(master_.mutex_);
+    if (master_.closed_) cancellation_.Cancel(Cancelled("the session is closed"));
+    master_.running_.push_back(&cancellation_);
+  }
+  ~ListedRun() {
+    std::lock_guard lock(master_.mutex_);
+    auto& running = master_.running_;
+    running.erase(std::find(running.begin(), running.end(), &cancellation_));
+  }
+  ListedRun(const ListedRun&) = delete;
+  ListedRun& operator=(const ListedRun&) = delete;
+
+ private:
+  LocalMaster& master_;
+  Cancellation& cancellation_;
+};
 
 absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::FindStep(
-    const MasterRunRequest& request) {
+    const MasterRunRequest& request, const Cancellation& cancellation) {
   thread_local Key key;  // grows to its size once per thread
   AppendKey(request, key);
   const uint64_t hash = HashOf(key);
@@ -81,7 +112,7 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::FindStep(
       return *it->second;
     }
   }
-  TUTTI_ASSIGN_OR_RETURN(auto step, Compile(request, key));
+  TUTTI_ASSIGN_OR_RETURN(auto step, Compile(request, key, cancellation));
   step->hash = hash;
   std::shared_ptr<Step> evicted;  // ends after the lock
   std::lock_guard lock(mutex_);
@@ -102,7 +133,7 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::FindStep(
 }
 
 absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
-    const MasterRunRequest& request, Key key) {
+    const MasterRunRequest& request, Key key, const Cancellation& cancellation) {
   StepRequest wanted;
   for (size_t i = 0; i < request.feeds.size(); ++i) {
     const Tensor& value = *request.feed_values[i];
@@ -111,9 +142,11 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
   wanted.fetches.assign(request.fetches.begin(), request.fetches.end());
   wanted.targets.assign(request.targets.begin(), request.targets.end());
   TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, wanted));
+  TUTTI_RETURN_IF_ERROR(cancellation.status());
   const std::vector<Device*> devices = worker_->devices();
   RegisterRequest registration{.parts = {}, .options = options_};
   TUTTI_ASSIGN_OR_RETURN(registration.parts, CompileWhole(program, devices, options_));
+  TUTTI_RETURN_IF_ERROR(cancellation.status());
   auto step = std::make_shared<Step>();
   step->key = std::move(key);
   step->worker = worker_.get();
@@ -145,13 +178,11 @@ absl::Status CheckRequest(const MasterRunRequest& request, const Graph* graph) {
 
 absl::Status LocalMaster::RunStep(const MasterRunRequest& request) {
   TUTTI_RETURN_IF_ERROR(CheckRequest(request, graph_));
-  TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Step> step, FindStep(request));
   Cancellation cancellation;
-  {
-    std::lock_guard lock(mutex_);
-    if (closed_) return Cancelled("the session is closed");
-    running_.push_back(&cancellation);
-  }
+  const ListedRun listed(*this, cancellation);
+  const ScopedDeadline deadline(deadlines_, request.timeout_nanos, &cancellation);
+  TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Step> step, FindStep(request, cancellation));
+  if (cancellation.cancelled()) return cancellation.status();
   RunRequest run{.handle = step->handle,
                  .step_id = next_step_.fetch_add(1, std::memory_order_relaxed),
                  .feeds = request.feed_values,
@@ -159,13 +190,8 @@ absl::Status LocalMaster::RunStep(const MasterRunRequest& request) {
                  .cancellation = &cancellation,
                  .trace = request.trace};
   run.random_step = run.step_id;
-  Deadlines::Handle deadline;
-  if (request.timeout_nanos > 0) deadline = deadlines_.Add(request.timeout_nanos, &cancellation);
   absl::Status status;
   worker_->Run(run, [&status](absl::Status s) { status = std::move(s); });
-  if (request.timeout_nanos > 0) deadlines_.Remove(deadline);
-  std::lock_guard lock(mutex_);
-  running_.erase(std::find(running_.begin(), running_.end(), &cancellation));
   return status;
 }
 

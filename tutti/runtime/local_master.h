@@ -27,11 +27,15 @@ class LocalMaster final : public Master {
 
  private:
   using Key = std::vector<uint64_t>;
-  struct Step;  // a compiled step
+  struct Step;      // a compiled step
+  class ListedRun;  // a run that Close can cancel
 
-  // The compiled step for a request, from the cache or made now.
-  absl::StatusOr<std::shared_ptr<Step>> FindStep(const MasterRunRequest& request);
-  absl::StatusOr<std::shared_ptr<Step>> Compile(const MasterRunRequest& request, Key key);
+  // The compiled step for a request, from the cache or made now. A cancelled run gets none, unless
+  // it was made already.
+  absl::StatusOr<std::shared_ptr<Step>> FindStep(const MasterRunRequest& request,
+                                                 const Cancellation& cancellation);
+  absl::StatusOr<std::shared_ptr<Step>> Compile(const MasterRunRequest& request, Key key,
+                                                const Cancellation& cancellation);
   absl::Status RunStep(const MasterRunRequest& request);
 
   const std::shared_ptr<Worker> worker_;

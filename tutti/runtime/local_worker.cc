@@ -38,10 +38,11 @@ class LocalWorker::LaneThreads {
     changed_.notify_all();
     for (std::thread& thread : threads_) thread.join();
   }
+  // Throws when there is no thread to be had; the job is not run then.
   void Post(std::function<void()> job) {
     std::lock_guard lock(mutex_);
+    if (idle_ < jobs_.size() + 1) threads_.emplace_back([this] { Loop(); });
     jobs_.push_back(std::move(job));
-    if (idle_ < jobs_.size()) threads_.emplace_back([this] { Loop(); });
     changed_.notify_one();
   }
 
@@ -92,7 +93,13 @@ std::vector<Device*> LocalWorker::devices() {
 }
 
 void LocalWorker::Register(RegisterRequest request, uint64_t* handle, Done done) {
-  done(DoRegister(std::move(request), handle));
+  absl::Status status;
+  try {
+    status = DoRegister(std::move(request), handle);
+  } catch (...) {
+    status = StatusFromCurrentException();
+  }
+  done(std::move(status));
 }
 
 namespace {
@@ -144,7 +151,12 @@ void LocalWorker::Run(const RunRequest& request, Done done) {
                   request.handle));
     return;
   }
-  const absl::Status status = RunParts(request, *registered);
+  absl::Status status;
+  try {
+    status = RunParts(request, *registered);
+  } catch (...) {
+    status = StatusFromCurrentException();
+  }
   Forget(request.step_id);
   done(status);
 }
@@ -185,7 +197,20 @@ struct LocalWorker::Step {
   std::condition_variable changed;
   size_t left = 0;  // parts that run on other threads
 
+  // Runs on the caller's thread and on others, so nothing may be thrown.
   absl::Status RunPart(Registered::Part& part) {
+    absl::Status status;
+    try {
+      status = TakeAndRun(part);
+    } catch (...) {
+      status = StatusFromCurrentException();
+    }
+    if (!status.ok()) request.cancellation->Cancel(status);
+    return status;
+  }
+
+ private:
+  absl::Status TakeAndRun(Registered::Part& part) {
     TUTTI_ASSIGN_OR_RETURN(auto instance, part.instances->Take());
     const StepPlan& plan = instance->plan();
     for (size_t i = 0; i < plan.feeds.size(); ++i) {
@@ -205,8 +230,6 @@ struct LocalWorker::Step {
       for (size_t i = 0; i < plan.fetches.size(); ++i) {
         request.results[part.fetch_index[i]] = instance->slot(plan.fetches[i]);
       }
-    } else {
-      request.cancellation->Cancel(status);
     }
     if (request.trace != nullptr) {
       std::lock_guard lock(mutex);
@@ -230,17 +253,24 @@ absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& regist
   const Cancellation::Handle on_cancel = request.cancellation->Register(
       [&step, &request] { step.rendezvous.Abort(request.cancellation->status()); });
   step.left = registered.parts.size() - 1;
-  for (size_t i = 1; i < registered.parts.size(); ++i) {
-    threads_->Post([&step, &part = registered.parts[i]] {
-      const absl::Status status = step.RunPart(part);
-      if (!status.ok()) step.request.cancellation->Cancel(status);
-      std::lock_guard lock(step.mutex);
-      --step.left;
-      step.changed.notify_one();
-    });
+  size_t posted = 1;
+  absl::Status status;
+  try {
+    for (; posted < registered.parts.size(); ++posted) {
+      threads_->Post([&step, &part = registered.parts[posted]] {
+        (void)step.RunPart(part);  // its error is in the cancellation
+        std::lock_guard lock(step.mutex);
+        --step.left;
+        step.changed.notify_one();
+      });
+    }
+    status = step.RunPart(registered.parts.front());
+  } catch (...) {
+    status = StatusFromCurrentException();
+    request.cancellation->Cancel(status);
+    std::lock_guard lock(step.mutex);
+    step.left -= registered.parts.size() - posted;
   }
-  absl::Status status = step.RunPart(registered.parts.front());
-  if (!status.ok()) request.cancellation->Cancel(status);
   {
     std::unique_lock lock(step.mutex);
     step.changed.wait(lock, [&] { return step.left == 0; });
