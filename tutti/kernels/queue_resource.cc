@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "tutti/device/device.h"
 
@@ -37,7 +38,12 @@ absl::Status QueueTake::Deliver() {
           "ones",
           i, element.ToString(), taken[row][i].shape().ToString());
     }
-    TUTTI_RETURN_IF_ERROR(c.AllocateOutput(i, element.WithInserted(0, count)));
+    std::vector<int64_t> dims = {count};
+    dims.insert(dims.end(), element.dims().begin(), element.dims().end());
+    std::string why;
+    const std::optional<Shape> packed = Shape::Make(dims, &why);
+    if (!packed) return InvalidArgument("component {}: {}", i, why);
+    TUTTI_RETURN_IF_ERROR(c.AllocateOutput(i, *packed));
     auto* to = static_cast<std::byte*>(c.output(i).raw());
     for (const QueueElement& row : taken) {
       if (row[i].bytes() > 0) std::memcpy(to, row[i].raw(), row[i].bytes());

@@ -14,7 +14,12 @@ WaitingResource::Access::~Access() {
   lock_.unlock();
   for (const auto& waiter : finished) {
     KernelContext& context = *waiter->context;
-    if (waiter->status.ok()) waiter->status = waiter->Deliver();
+    try {
+      if (waiter->status.ok()) waiter->status = waiter->Deliver();
+    } catch (...) {
+      // It must not leave a destructor, and the other waiters are still to be told.
+      waiter->status = StatusFromCurrentException();
+    }
     context.completion->NodeDone(context.index, waiter->status);
   }
 }

@@ -154,5 +154,21 @@ TEST_F(FaultyKernelsTest, ShapeFunctionThatThrowsInTheRunIsAnError) {
   }
 }
 
+TEST_F(FaultyKernelsTest, DequeueManyOfTheHighestRankIsAnError) {
+  const Output value = Placeholder(graph_, kFloat32, Shape::UnknownRank());
+  const Output queue = FIFOQueue(graph_, {{kFloat32, Shape::UnknownRank()}});
+  const Node* put = Enqueue(queue, {value});
+  const Output taken = DequeueMany(queue, Constant(graph_, Tensor::Scalar<int64_t>(1)), "many")[0];
+  Session session(graph_);
+  session.RunTargets({{value, Tensor::Zeros(kFloat32, {1, 1, 1, 1, 1, 1, 1, 1})}}, {put});
+  try {
+    session.Run(taken);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("DequeueMany \"many\""));
+    EXPECT_THAT(error.what(), HasSubstr("at most 8"));
+  }
+}
+
 }  // namespace
 }  // namespace tutti
