@@ -27,6 +27,7 @@ class RunTimeShapeKernel final : public Kernel {
     }
     types.push_back(output);
     if (types != prepared_for_) {
+      prepared_for_.clear();  // until all of this has succeeded `inner_` is fit for no shapes
       PrepareContext prepare(*ctx.node, ctx.device(), std::span(types).first(types.size() - 1),
                              std::span(types).last(1));
       TUTTI_RETURN_IF_ERROR(inner_->Prepare(prepare));

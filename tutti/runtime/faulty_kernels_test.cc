@@ -170,5 +170,15 @@ TEST_F(FaultyKernelsTest, DequeueManyOfTheHighestRankIsAnError) {
   }
 }
 
+TEST_F(FaultyKernelsTest, AKernelThatCouldNotBePreparedIsPreparedAgain) {
+  const Output lengths = Apply("Length", Unique(x_).values);
+  const Tensor two_values = Tensor::Vector<int64_t>({7, 8, 8});
+  const Tensor three_values = Tensor::Vector<int64_t>({7, 8, 9});
+  Session session(graph_);
+  EXPECT_EQ(session.Run({{x_, two_values}}, lengths).ToString(), "int64 [2] {2, 2}");
+  EXPECT_THROW(session.Run({{x_, three_values}}, lengths), Error);
+  EXPECT_EQ(session.Run({{x_, two_values}}, lengths).ToString(), "int64 [2] {2, 2}");
+}
+
 }  // namespace
 }  // namespace tutti

@@ -205,15 +205,17 @@ absl::Status PlanInstance::PrepareUnknown(uint32_t i) {
   }
   TUTTI_ASSIGN_OR_RETURN(std::vector<ValueType> outputs, InferNow(*node.node, context));
   if (!unknown.prepared || inputs != unknown.inputs || outputs != unknown.outputs) {
+    unknown.prepared = false;  // a kernel that fails to be prepared is fit for no shapes at all
     PrepareContext prepare(*node.node, *plan_.device, inputs, outputs);
     TUTTI_RETURN_IF_ERROR(nodes_[i].kernel->Prepare(prepare));
-    unknown = {std::move(inputs), outputs, {}, true};
-    context.scratch_size = prepare.scratch_bytes();
-    if (context.scratch_size > 0) {
-      TUTTI_ASSIGN_OR_RETURN(unknown.scratch, plan_.device->pool().Allocate(
-                                                  kUInt8, Shape{int64_t(context.scratch_size)}));
-      context.scratch_data = static_cast<std::byte*>(unknown.scratch.raw());
+    Tensor scratch;
+    if (prepare.scratch_bytes() > 0) {
+      TUTTI_ASSIGN_OR_RETURN(
+          scratch, plan_.device->pool().Allocate(kUInt8, Shape{int64_t(prepare.scratch_bytes())}));
     }
+    context.scratch_size = prepare.scratch_bytes();
+    context.scratch_data = scratch.valid() ? static_cast<std::byte*>(scratch.raw()) : nullptr;
+    unknown = {std::move(inputs), outputs, std::move(scratch), true};
   }
   if (node.node->def().view || node.node->def().provides_outputs) return absl::OkStatus();
   for (size_t o = 0; o < node.outputs.size(); ++o) {
