@@ -64,6 +64,17 @@ TEST_F(SessionLimitsTest, RefusesValuesThatNoMemoryHolds) {
   }
 }
 
+TEST_F(SessionLimitsTest, PlansAHundredThousandNodesBehindOneThatWaits) {
+  const Output queue = FIFOQueue(graph_, {{kFloat32, Shape{16}}});
+  const Output x = Placeholder(graph_, kFloat32, {16}, "x");
+  const Node* put = Enqueue(queue, {x});
+  Output y = Dequeue(queue)[0];
+  for (int i = 0; i < 100'000; ++i) y = Neg(y);
+  Session session(graph_, {.optimize = false});
+  session.RunTargets({{x, Tensor::Of<float>({16}, std::vector<float>(16, 1.0f))}}, {put});
+  EXPECT_EQ(session.Run(Sum(y)).scalar<float>(), 16.0f);
+}
+
 TEST_F(SessionLimitsTest, TimeoutCoversCompiling) {
   // All of it is folded, so the step itself has nothing to do.
   Output y = Constant(graph_, Tensor::Scalar(1.0f));

@@ -9,10 +9,11 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <set>
 
 #include "tutti/base/checked.h"
-#include "tutti/tensor/buffer.h"
 #include "tutti/device/memory_limit.h"
+#include "tutti/tensor/buffer.h"
 
 namespace tutti {
 namespace {
@@ -21,10 +22,10 @@ constexpr size_t kAllPairs = 4096;
 
 size_t Rounded(size_t bytes) { return size_t(RoundUp(int64_t(bytes), kBufferAlignment)); }
 
-size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
 // No sum of so few sizes overflows.
 static_assert(kMostBytes < SIZE_MAX / 2 / kAllPairs);
 
+size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
                          std::vector<Placement>& placements) {
   std::vector<size_t> order = which;
   std::stable_sort(order.begin(), order.end(),
@@ -49,35 +50,27 @@ static_assert(kMostBytes < SIZE_MAX / 2 / kAllPairs);
   return peak;
 }
 
-size_t PlaceInTimeOrder(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
 // Stops once the peak passes kMostBytes.
+size_t PlaceInTimeOrder(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
                         std::vector<Placement>& placements) {
   std::vector<size_t> starts = which;
   std::stable_sort(starts.begin(), starts.end(),
                    [&](size_t a, size_t b) { return requests[a].first < requests[b].first; });
-  std::multimap<int64_t, size_t> ends;          // last -> request
-  std::map<size_t, size_t> holes;               // offset -> bytes
-  std::multimap<size_t, size_t> holes_by_size;  // bytes -> offset
+  std::multimap<int64_t, size_t> ends;                // last -> request
+  std::map<size_t, size_t> holes;                     // offset -> bytes
+  std::set<std::pair<size_t, size_t>> holes_by_size;  // (bytes, offset)
   size_t peak = 0;
-  const auto erase_size = [&](size_t bytes, size_t offset) {
-    for (auto [it, end] = holes_by_size.equal_range(bytes); it != end; ++it) {
-      if (it->second == offset) {
-        holes_by_size.erase(it);
-        return;
-      }
-    }
-  };
   const auto add_hole = [&](size_t offset, size_t bytes) {
     auto next = holes.lower_bound(offset);
     if (next != holes.end() && offset + bytes == next->first) {
-      erase_size(next->second, next->first);
+      holes_by_size.erase({next->second, next->first});
       bytes += next->second;
       next = holes.erase(next);
     }
     if (next != holes.begin()) {
       const auto previous = std::prev(next);
       if (previous->first + previous->second == offset) {
-        erase_size(previous->second, previous->first);
+        holes_by_size.erase({previous->second, previous->first});
         offset = previous->first;
         bytes += previous->second;
         holes.erase(previous);
@@ -94,9 +87,8 @@ size_t PlaceInTimeOrder(std::span<const MemoryRequest> requests, const std::vect
     }
     const size_t bytes = Rounded(requests[i].bytes);
     if (bytes == 0) continue;
-    if (const auto fit = holes_by_size.lower_bound(bytes); fit != holes_by_size.end()) {
+    if (const auto fit = holes_by_size.lower_bound({bytes, 0}); fit != holes_by_size.end()) {
       const auto [hole_bytes, offset] = *fit;
-      if (peak > kMostBytes) return peak;
       holes_by_size.erase(fit);
       holes.erase(offset);
       placements[i] = {0, offset};
@@ -104,6 +96,7 @@ size_t PlaceInTimeOrder(std::span<const MemoryRequest> requests, const std::vect
     } else {
       placements[i] = {0, peak};
       peak += bytes;
+      if (peak > kMostBytes) return peak;
     }
     ends.emplace(requests[i].last, i);
   }
@@ -137,12 +130,6 @@ absl::Status PlacePinned(std::span<const MemoryRequest> requests, std::vector<Ar
   }
   return absl::OkStatus();
 }
-  for (const MemoryRequest& request : requests) {
-    if (request.bytes <= kMostBytes && request.pinned_offset <= kMostBytes) continue;
-    return ResourceExhausted(
-        "a value of {} bytes at offset {} of its arena is too large; at most {} bytes can be had",
-        request.bytes, request.pinned_offset, kMostBytes);
-  }
 
 }  // namespace
 
@@ -150,10 +137,11 @@ absl::StatusOr<std::vector<Placement>> PlanMemory(std::span<const MemoryRequest>
                                                   std::vector<ArenaSpec>& arenas) {
   std::vector<Placement> placements(requests.size());
   if (arenas.empty()) arenas.push_back({});
-  for (const ArenaSpec& arena : arenas) {
-    if (arena.bytes <= kMostBytes) continue;
-    return ResourceExhausted("the values of a step need {} bytes or more; at most {} can be had",
-                             arena.bytes, kMostBytes);
+  for (const MemoryRequest& request : requests) {
+    if (request.bytes <= kMostBytes && request.pinned_offset <= kMostBytes) continue;
+    return ResourceExhausted(
+        "a value of {} bytes at offset {} of its arena is too large; at most {} bytes can be had",
+        request.bytes, request.pinned_offset, kMostBytes);
   }
   TUTTI_RETURN_IF_ERROR(PlacePinned(requests, arenas, placements));
   std::vector<size_t> shared;
@@ -162,6 +150,11 @@ absl::StatusOr<std::vector<Placement>> PlanMemory(std::span<const MemoryRequest>
   }
   arenas[0].bytes = shared.size() <= kAllPairs ? PlaceLargestFirst(requests, shared, placements)
                                                : PlaceInTimeOrder(requests, shared, placements);
+  for (const ArenaSpec& arena : arenas) {
+    if (arena.bytes <= kMostBytes) continue;
+    return ResourceExhausted("the values of a step need {} bytes or more; at most {} can be had",
+                             arena.bytes, kMostBytes);
+  }
   return placements;
 }
 

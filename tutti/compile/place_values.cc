@@ -9,6 +9,7 @@
 // gets an edge from those who touch the old value to the writer of the new one. Such an edge must
 // not lead to a node that does not float: it would float from then on.
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "tutti/base/check.h"
@@ -174,30 +175,62 @@ class ValuePlacer {
     }
   }
 
+  // Walks the requests in the order of their lives and keeps, of every stretch of an arena, who had
+  // it last. Only that one needs edges to the next writer: all who had the bytes before are behind
+  // its own writer, by the edges it got in turn.
   void GuardReuse() {
     std::unordered_map<uint32_t, std::vector<uint32_t>> touching;  // slot -> nodes
     for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
       for (const uint32_t s : plan_.nodes[i].inputs) touching[draft_.root[s]].push_back(i);
       for (const uint32_t s : plan_.nodes[i].outputs) touching[draft_.root[s]].push_back(i);
     }
-    for (size_t a = 0; a < requests_.size(); ++a) {
-      for (size_t b = 0; b < requests_.size(); ++b) {
-        if (!Floats(a) || !Floats(b)) continue;
-        if (requests_[a].last >= requests_[b].first || !Overlap(a, b)) continue;
-        const auto writer = uint32_t(requests_[b].first);
-        if (a >= slot_of_.size()) {
-          draft_.AddEdge(uint32_t(requests_[a].first), writer);
+    std::vector<size_t> order;
+    for (size_t r = 0; r < requests_.size(); ++r) {
+      if (Floats(r) && requests_[r].bytes > 0) order.push_back(r);
+    }
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return requests_[a].first < requests_[b].first; });
+    Stretches stretches;
+    for (const size_t r : order) {
+      const auto writer = uint32_t(requests_[r].first);
+      for (const size_t before : TakeOver(stretches, r)) {
+        if (before >= slot_of_.size()) {
+          draft_.AddEdge(uint32_t(requests_[before].first), writer);
         } else {
-          for (const uint32_t node : touching[slot_of_[a]]) draft_.AddEdge(node, writer);
+          for (const uint32_t node : touching[slot_of_[before]]) draft_.AddEdge(node, writer);
         }
       }
     }
   }
 
-  bool Overlap(size_t a, size_t b) const {
-    return placements_[a].arena == placements_[b].arena &&
-           placements_[a].offset < placements_[b].offset + requests_[b].bytes &&
-           placements_[b].offset < placements_[a].offset + requests_[a].bytes;
+  // Parts of arenas that somebody had, by their first byte. They do not overlap.
+  struct Stretch {
+    size_t end = 0;
+    size_t request = 0;  // who had it last
+  };
+  using Stretches = std::map<std::pair<int, size_t>, Stretch>;  // (arena, offset)
+
+  // Gives the bytes of request r to it. Returns who had them.
+  std::vector<size_t> TakeOver(Stretches& stretches, size_t r) const {
+    const int arena = placements_[r].arena;
+    const size_t begin = placements_[r].offset;
+    const size_t end = begin + requests_[r].bytes;
+    std::vector<size_t> before;
+    auto it = stretches.lower_bound({arena, begin});
+    if (it != stretches.begin()) {
+      const auto previous = std::prev(it);
+      if (previous->first.first == arena && previous->second.end > begin) it = previous;
+    }
+    while (it != stretches.end() && it->first.first == arena && it->first.second < end) {
+      const size_t from = it->first.second;
+      const Stretch had = it->second;
+      if (before.empty() || before.back() != had.request) before.push_back(had.request);
+      it = stretches.erase(it);
+      if (from < begin) stretches[{arena, from}] = {begin, had.request};
+      if (had.end > end) stretches[{arena, end}] = {had.end, had.request};
+    }
+    stretches[{arena, begin}] = {end, r};
+    return before;
   }
 
   PlanDraft& draft_;
