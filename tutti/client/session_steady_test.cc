@@ -17,6 +17,7 @@
 #include "tutti/graph/ops/update.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/allocation_count.h"
+#include "tutti/testing/sweep.h"
 
 namespace tutti {
 namespace {
@@ -180,7 +181,7 @@ TEST_F(SteadyTest, AMillionNodesDeep) {
   Graph graph;
   const Output x = Placeholder(graph, kFloat32, {}, "x");
   Output y = x;
-  for (int i = 0; i < 1000000; ++i) y = Neg(y);
+  for (int i = 0; i < testing::AMillion(); ++i) y = Neg(y);
   Session session(graph, {.optimize = false});
   EXPECT_EQ(session.Run({{x, Tensor::Scalar<float>(3)}}, y).scalar<float>(), 3);
 }

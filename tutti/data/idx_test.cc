@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/base/error.h"
+#include "tutti/testing/sweep.h"
 
 namespace tutti {
 namespace {
@@ -28,11 +29,11 @@ std::string ErrorOf(const Bytes& bytes) {
   return "no error";
 }
 
-class IdxFile : public testing::Test {
+class IdxFile : public ::testing::Test {
  protected:
   void SetUp() override {
-    const auto* info = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = std::filesystem::path(testing::TempDir()) /
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(::testing::TempDir()) /
               (std::string("tutti_idx_") + info->name() + std::to_string(getpid()));
     std::filesystem::create_directories(folder_);
   }
@@ -115,7 +116,8 @@ TEST(Idx, RandomMutationsNeverDoWorseThanAnError) {
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
-  for (int round = 0; round < 20000; ++round) {
+  const int rounds = testing::SweepCount(20'000, 2'000'000);
+  for (int round = 0; round < rounds; ++round) {
     Bytes bytes = kSmall;
     for (int change = 0; change < 3; ++change) bytes[random() % bytes.size()] = uint8_t(random());
     if (random() % 2) bytes.resize(random() % (bytes.size() + 1));

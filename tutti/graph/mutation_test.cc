@@ -3,21 +3,16 @@
 // and read again. TUTTI_SWEEP=long runs a hundred times as many.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <string_view>
-
 #include "tutti/graph/equality.h"
 #include "tutti/graph/random_graph.h"
 #include "tutti/graph/serialize.h"
 #include "tutti/graph/text_format.h"
+#include "tutti/testing/sweep.h"
 
 namespace tutti {
 namespace {
 
-int Rounds() {
-  const char* sweep = std::getenv("TUTTI_SWEEP");
-  return sweep != nullptr && std::string_view(sweep) == "long" ? 500'000 : 5'000;
-}
+int Rounds() { return testing::SweepCount(5'000, 500'000); }
 
 std::string Mutate(std::string bytes, RandomGraph& random) {
   for (int64_t i = random.Below(4); i >= 0 && !bytes.empty(); --i) {

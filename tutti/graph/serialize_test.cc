@@ -10,6 +10,7 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/random_graph.h"
 #include "tutti/graph/text_format.h"
+#include "tutti/testing/sweep.h"
 
 namespace tutti {
 namespace {
@@ -105,7 +106,7 @@ TEST(Serialize, NestsSixtyFourDeepAndNoDeeper) {
 TEST(Serialize, AMillionNodesInAChain) {
   Graph graph;
   const Node* last = NoOp(graph, "n");
-  for (int i = 1; i < 1'000'000; ++i) {
+  for (int i = 1; i < testing::AMillion(); ++i) {
     NodeSpec spec{.op = "NoOp", .name = "n" + std::to_string(i), .control_inputs = {last}};
     last = graph.Add(std::move(spec));
   }

@@ -12,6 +12,7 @@
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/matmul.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/testing/sweep.h"
 
 namespace tutti {
 namespace {
@@ -284,7 +285,7 @@ std::string Chain(int nodes, bool forwards) {
 }
 
 TEST(TextFormat, ReadsAMillionNodesInAChain) {
-  const std::string text = Chain(1'000'000, true);
+  const std::string text = Chain(testing::AMillion(), true);
   EXPECT_EQ(Again(text), text);
 }
 

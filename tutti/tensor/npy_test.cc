@@ -8,6 +8,7 @@
 #include <random>
 
 #include "tutti/base/error.h"
+#include "tutti/testing/sweep.h"
 
 namespace tutti {
 namespace {
@@ -43,7 +44,7 @@ Tensor Pattern(DType dtype, const Shape& shape) {
 }
 
 TEST(Npy, EveryTypeAndShapeComesBack) {
-  const std::string path = testing::TempDir() + "/npy_test.npy";
+  const std::string path = ::testing::TempDir() + "/npy_test.npy";
   for (const DType dtype : kAllDTypes) {
     if (dtype == kBFloat16) continue;
     for (const Shape& shape : {Shape{}, Shape{0}, Shape{5}, Shape{2, 0, 3}, Shape{2, 3, 4},
@@ -139,8 +140,7 @@ TEST(Npy, MalformedBytesAreErrorsThatSayWhy) {
 }
 
 TEST(Npy, DamagedBytesNeverCrash) {
-  const char* sweep = std::getenv("TUTTI_SWEEP");
-  const int rounds = sweep != nullptr && std::string_view(sweep) == "long" ? 2'000'000 : 20'000;
+  const int rounds = testing::SweepCount(20'000, 2'000'000);
   std::mt19937_64 random(7);
   const std::string valid = NpyBytes(Pattern(kFloat32, {2, 3}));
   for (int round = 0; round < rounds; ++round) {
@@ -181,7 +181,7 @@ TEST(Npy, AgreesWithNumPy) {
   if (std::system("/usr/bin/python3 -c 'import numpy' >/dev/null 2>&1") != 0) {
     GTEST_SKIP() << "NumPy is not installed";
   }
-  const std::string folder = testing::TempDir() + "/npy_with_numpy";
+  const std::string folder = ::testing::TempDir() + "/npy_with_numpy";
   std::filesystem::create_directories(folder);
   for (const DType dtype : kAllDTypes) {
     if (dtype == kBFloat16) continue;

@@ -26,6 +26,7 @@
 #include "tutti/kernels/register.h"
 #include "tutti/testing/gradient_check.h"
 #include "tutti/testing/op_sample.h"
+#include "tutti/testing/sweep.h"
 
 namespace tutti::testing {
 namespace {
@@ -38,10 +39,7 @@ uint64_t Seed() {
   return text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
 }
 
-int CaseCount() {
-  const char* text = std::getenv("TUTTI_SWEEP");
-  return text != nullptr && std::string_view(text) == "long" ? 200 : 10;
-}
+int CaseCount() { return SweepCount(10, 200); }
 
 // How the inputs are declared to the graph.
 enum class Declared {
