@@ -145,9 +145,9 @@ TEST(StarFault, AShortStopIsForgiven) {
 TEST(StarFault, TheFirstCauseWins) {
   const TestFolder folder;
   auto ranks = StartRanks(5, folder.File("meet"));
-  ranks[3].Kill();  // returns when its connections are closed
-  ranks[1].Kill();
+  ranks[3].Kill();
   const std::string first = ranks[0].Line();
+  ranks[1].Kill();
   EXPECT_THAT(first, HasSubstr("3 UNAVAILABLE rank 3"));
   EXPECT_EQ(ranks[2].Line(), first);
   EXPECT_EQ(ranks[4].Line(), first);
