@@ -203,11 +203,6 @@ class Planner {
         for (const uint32_t input : it->inputs) leaves[input] = true;
       }
     }
-    // The walk above sees consumers before producers, but a view's own view may come to leave only
-    // after it.
-    for (auto it = plan_->nodes.rbegin(); it != plan_->nodes.rend(); ++it) {
-      if (it->node->def().view && leaves[it->outputs[0]]) leaves[it->inputs[0]] = true;
-    }
     std::vector<PlanNode> kept;
     for (PlanNode& node : plan_->nodes) {
       if (StoreOutputs(node, leaves)) kept.push_back(std::move(node));
