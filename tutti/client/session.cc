@@ -131,6 +131,7 @@ void Session::Initialize() {
   for (const auto& node : state_->graph.nodes()) {
     if (node->op() != "IsInitialized") continue;
     const Node* variable = node->input(0).node;
+    if (variable->op() != "Variable") continue;
     if (node->name() != variable->name() + "/is_initialized") continue;
     const Node* initializer = state_->graph.Find(variable->attr<std::string>("initializer"));
     if (initializer == nullptr) continue;

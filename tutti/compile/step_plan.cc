@@ -8,6 +8,8 @@
 #include "tutti/compile/step_plan.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
 #include <unordered_map>
 
 #include "tutti/compile/plan_draft.h"
@@ -124,6 +126,7 @@ class Planner {
   absl::Status MakeNodesAndSlots() {
     plan_->arenas.assign(1, {});
     for (const Node* node : order_) {
+      TUTTI_RETURN_IF_ERROR(CheckNotes(*node));
       for (int i = 0; i < node->num_outputs(); ++i) {
         slot_[node->output(i)] = uint32_t(plan_->slots.size());
         plan_->slots.push_back({.type = node->type(i), .layout = LayoutOf(*node, i)});
@@ -154,6 +157,39 @@ class Planner {
     return ResourceExhausted("{}: output {}, {} {}, has more than {} bytes; no memory holds it",
                              node.Describe(), output, NameOf(slot.type.dtype),
                              slot.type.shape.ToString(), kMostBytes);
+  }
+
+  // Notes are declared nowhere, so nobody has checked them.
+  static absl::Status CheckNotes(const Node& node) {
+    for (const auto& [note, type] :
+         {std::pair("_output_layouts", AttrType::kStrings),
+          std::pair("_pinned", AttrType::kStrings), std::pair("_arena_kind", AttrType::kString)}) {
+      const AttrValue* value = FindAttr(node.attrs(), note);
+      if (value == nullptr || TypeOf(*value) == type) continue;
+      return InvalidArgument("{}: the note \"{}\" is a {}; expected {}", node.Describe(), note,
+                             NameOf(TypeOf(*value)), NameOf(type));
+    }
+    for (const std::string& pin : PinsOf(node)) {
+      if (pin.empty()) continue;
+      const auto offset = OffsetOf(pin);
+      if (!offset || *offset % kBufferAlignment != 0) {
+        return InvalidArgument(
+            "{}: a value is pinned at \"{}\"; expected \"arena@offset\" with a multiple of {}",
+            node.Describe(), pin, kBufferAlignment);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Of a pin "arena@offset"; nullopt when it is none.
+  static std::optional<size_t> OffsetOf(const std::string& pin) {
+    const size_t at = pin.rfind('@');
+    if (at == std::string::npos) return std::nullopt;
+    size_t offset = 0;
+    const char* const end = pin.data() + pin.size();
+    const auto [stop, error] = std::from_chars(pin.data() + at + 1, end, offset);
+    if (error != std::errc() || stop != end) return std::nullopt;
+    return offset;
   }
 
   static Layout LayoutOf(const Node& node, int output) {
@@ -251,10 +287,10 @@ class Planner {
   }
 
   void Pin(PlanSlot& slot, const Node& node, const std::string& pin) {
-    const size_t at = pin.rfind('@');
     const AttrValue* kind = node.FindAttr("_arena_kind");
-    slot.arena = ArenaNamed(pin.substr(0, at), kind == nullptr ? "" : std::get<std::string>(*kind));
-    slot.offset = std::stoull(pin.substr(at + 1));
+    slot.arena = ArenaNamed(pin.substr(0, pin.rfind('@')),
+                            kind == nullptr ? "" : std::get<std::string>(*kind));
+    slot.offset = *OffsetOf(pin);
   }
 
   int ArenaNamed(const std::string& name, const std::string& kind) {

@@ -6,7 +6,8 @@
 #include "tutti/graph/graph.h"
 
 // Graphs as text and as protobuf bytes. Both forms read back to an equal graph. Reading checks
-// everything: whatever the input is, the outcome is a graph or an Error.
+// everything: whatever the input is, the outcome is a graph that a program could build, or an
+// Error.
 namespace tutti {
 
 // The text form, one node a line: "y = MatMul(x, w) {transpose_a=true}". With `types`, what is

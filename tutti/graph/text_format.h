@@ -30,7 +30,8 @@ std::string ToText(const Graph& graph, const TextOptions& options = {});
 // Adds the nodes of `text` to `graph`, which must be empty and have no scope open. Nodes keep the
 // order of the text, but for those that come before their inputs. Every mistake is an error with
 // line and column, what was found and what was expected; the graph then holds a part of the nodes.
-// Takes memory in proportion to the text.
+// Takes memory in proportion to the text. Accepts what compiler passes write, too: a text from
+// outside goes through ReadTextGraph (graph/io.h).
 absl::Status ParseText(std::string_view text, Graph* graph);
 
 }  // namespace tutti
