@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tutti/graph/equality.h"
+#include "tutti/graph/mutate.h"
 #include "tutti/graph/random_graph.h"
 #include "tutti/graph/serialize.h"
 #include "tutti/graph/text_format.h"
@@ -13,33 +14,6 @@ namespace tutti {
 namespace {
 
 int Rounds() { return testing::SweepCount(5'000, 500'000); }
-
-std::string Mutate(std::string bytes, RandomGraph& random) {
-  for (int64_t i = random.Below(4); i >= 0 && !bytes.empty(); --i) {
-    const auto at = size_t(random.Below(int64_t(bytes.size())));
-    const auto length = size_t(random.Below(16)) + 1;
-    switch (random.Below(6)) {
-      case 0:
-        bytes[at] = char(bytes[at] ^ (1 << random.Below(8)));
-        break;
-      case 1:
-        bytes[at] = char(random.Bits());
-        break;
-      case 2:
-        bytes.resize(at);
-        break;
-      case 3:
-        bytes.erase(at, length);
-        break;
-      case 4:
-        bytes.insert(at, bytes.substr(at, length));
-        break;
-      default:
-        bytes.insert(at, bytes.substr(size_t(random.Below(int64_t(bytes.size()))), length));
-    }
-  }
-  return bytes;
-}
 
 TEST(Mutation, SerializedGraphs) {
   int accepted = 0;
