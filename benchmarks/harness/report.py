@@ -118,15 +118,18 @@ def gemm_rates(result):
             for name, values in result["machine_limits"].items() if name.startswith("gemm")}
 
 
-def rate_section(result):
+def gemm_shares(result):
+    """(contest, its rate, that as a share of the MatMul rate, whether the share has a target)"""
     rates = gemm_rates(result)
-    rows = []
     for contest in contests(result):
-        if contest.threads not in rates:
-            continue
-        rate = contest.model.flops / (contest.tutti["median"] * 1e-3)
-        share = rate / rates[contest.threads]
-        targeted = contest.model.name == "mlp-large"
+        if contest.threads in rates:
+            rate = contest.model.flops / (contest.tutti["median"] * 1e-3)
+            yield contest, rate, rate / rates[contest.threads], contest.model.name == "mlp-large"
+
+
+def rate_section(result):
+    rows = []
+    for contest, rate, share, targeted in gemm_shares(result):
         rows.append((contest.model.name, str(contest.threads), f"{contest.model.flops * 1e-9:.3g}",
                      f"{rate * 1e-9:.1f} GFLOP/s", f"{share:.0%}",
                      f"{plan.GEMM_SHARE_TARGET:.0%}" if targeted else "",
@@ -147,14 +150,24 @@ def limits_section(result):
     return table(("limit", "threads", "median", "rounds", "command"), rows)
 
 
+def our_peak(result):
+    return next(value for case, value in result["peak"]["tutti"].items()
+                if case.endswith("tensors"))
+
+
+def peak_shares(result):
+    """(mode of PyTorch, Tutti's share of its peak), the largest share first"""
+    peak = result["peak"]
+    modes = sorted((m for m in peak if m != "tutti"), key=lambda m: peak[m])
+    return [(mode, our_peak(result) / peak[mode]) for mode in modes]
+
+
 def peak_section(result):
     peak = result["peak"]
     if not peak:
         return "Not measured in this run.\n"
-    ours = next(value for case, value in peak["tutti"].items() if case.endswith("tensors"))
-    rows = [("Tutti", f"{ours:.1f} MB", "", "", "")]
-    for mode in sorted((m for m in peak if m != "tutti"), key=lambda m: peak[m]):
-        share = ours / peak[mode]
+    rows = [("Tutti", f"{our_peak(result):.1f} MB", "", "", "")]
+    for mode, share in peak_shares(result):
         rows.append((f"PyTorch {mode}", f"{peak[mode]:.1f} MB", f"{share:.2f}",
                      f"at most {plan.PEAK_TARGET}", verdict(share <= plan.PEAK_TARGET)))
     return table(("", "peak of tensors", "Tutti's share of it", "target", ""), rows)
@@ -198,9 +211,37 @@ def losses_section(result):
         if tuned and contest.ratio(tuned) < 1:
             found.append(f"{where}: {_label(tuned)} is {1 / contest.ratio(tuned):.2f} times as "
                          "fast.")
+    found += missed_shares(result) + missed_in_engine(result)
     if not found:
         return "Nowhere in this run.\n"
     return "".join(f"- {line}\n" for line in found)
+
+
+def missed_shares(result):
+    """Of the MatMul rate and of PyTorch's memory."""
+    found = [f"{contest.model.name}, {contest.threads} thread" + "s" * (contest.threads > 1)
+             + f": {share:.0%} of the MatMul rate, short of {plan.GEMM_SHARE_TARGET:.0%}."
+             for contest, _, share, targeted in gemm_shares(result)
+             if targeted and share < plan.GEMM_SHARE_TARGET]
+    for mode, share in peak_shares(result) if result["peak"] else ():
+        if share > plan.PEAK_TARGET:
+            found.append(f"peak memory: {share:.2f} of PyTorch {mode}'s, above {plan.PEAK_TARGET}.")
+    return found
+
+
+def missed_in_engine(result):
+    found = []
+    for case, values in result["null"].items():
+        value = statistics.median(values)
+        if "run" in case and value > plan.RUN_TARGET_US:
+            found.append(f"{case}: {value:.2f} us, above {plan.RUN_TARGET_US:g} us.")
+        elif "run" not in case and value < plan.NULL_TARGET:
+            found.append(f"null nodes, {case}: {value * 1e-6:.0f} million/s, short of "
+                         f"{plan.NULL_TARGET * 1e-6:.0f} million/s.")
+    if result["startup"] and statistics.median(result["startup"]) >= plan.STARTUP_TARGET_MS:
+        found.append(f"process start: {statistics.median(result['startup']):.1f} ms, not under "
+                     f"{plan.STARTUP_TARGET_MS:g} ms.")
+    return found
 
 
 def disturbance(result):

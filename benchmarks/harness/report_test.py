@@ -64,6 +64,23 @@ class MachineTest(unittest.TestCase):
         text = report.rate_section(result(steps, machine_limits={"gemm 1": [100.0]}))
         self.assertIn("| 90.0 GFLOP/s | 90% | 85% | met |", text)
 
+    def test_missed_shares_and_engine_targets_are_losses(self):
+        flops = next(m.flops for m in plan.MODELS if m.name == "mlp-large")
+        ms = flops / 73e9 * 1e3
+        steps = [figure("tutti", "", [ms], "mlp-large"),
+                 figure("jax", "jit", [2 * ms], "mlp-large")]
+        text = report.losses_section(result(
+            steps, machine_limits={"gemm 1": [100.0]}, startup=[60.0],
+            null={"chain of 1000": [20e6], "run of one node": [3.0]},
+            peak={"tutti": {"cnn, tensors": 70.0}, "eager": 100.0, "compile": 70.0}))
+        for part in ("mlp-large, 1 thread: 73% of the MatMul rate, short of 85%",
+                     "peak memory: 1.00 of PyTorch compile's, above 0.8",
+                     "null nodes, chain of 1000: 20 million/s, short of 30 million/s",
+                     "run of one node: 3.00 us, above 2 us",
+                     "process start: 60.0 ms, not under 50 ms"):
+            self.assertIn(part, text)
+        self.assertNotIn("eager", text)
+
     def test_disturbed_rounds_are_counted(self):
         limits = {"gemm 1": [40.0, 80.0, 78.0], "gemm 2": [160.0, 158.0, 90.0]}
         text = report.disturbance(result([], machine_limits=limits))
