@@ -1,0 +1,76 @@
+// Trains one of the models of benchmarks/compare-training on numbers made up in memory, to tell how
+// many samples a second a user's program gets: it is written as one, with Main and an Estimator.
+//
+//   build/bin/tutti run --workers 2 --cores-per-worker 1 -- build/bin/train_bench
+//       --model cnn --batch-size 64 --strategy allreduce --max-steps 200 --report report.json
+//
+// trains --untimed-steps first, and then the --max-steps that the report is about; only these are
+// in its samples_per_second. The models are those of peers/models.py.
+#include <tutti/tutti.h>
+
+#include <random>
+#include <string>
+
+using namespace tutti;
+
+namespace {
+
+constexpr int64_t kClasses = 10;
+// Few, so that they stay in the cache: peers train on one batch again and again.
+constexpr int64_t kBatches = 4;
+
+Output Logits(Output images, const std::string& model) {
+  Output h = images;
+  if (model == "cnn") {
+    h = nn::Conv2d(h, 32, {3, 3}, {.activation = nn::kRelu});
+    h = nn::MaxPool(h, {2, 2});
+    h = nn::Conv2d(h, 64, {3, 3}, {.activation = nn::kRelu});
+    h = nn::MaxPool(h, {2, 2});
+    h = nn::Dense(nn::Flatten(h), 128, {.activation = nn::kRelu});
+  } else if (model == "mlp-97mb") {
+    h = nn::Flatten(h);
+    for (const int64_t units : {4096, 4096, 1024}) {
+      h = nn::Dense(h, units, {.activation = nn::kRelu});
+    }
+  } else {
+    h = nn::Dense(nn::Flatten(h), 100, {.activation = nn::kRelu});
+  }
+  return nn::Dense(h, kClasses);
+}
+
+// The same on every worker, as the samples of one dataset are.
+Dataset Samples(int64_t count) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> pixel;
+  std::uniform_int_distribution<int32_t> label(0, kClasses - 1);
+  Tensor images = Tensor::Zeros(kFloat32, {count, 28, 28, 1});
+  Tensor labels = Tensor::Zeros(kInt32, {count});
+  for (float& value : images.values<float>()) value = pixel(random);
+  for (int32_t& value : labels.values<int32_t>()) value = label(random);
+  return Dataset::FromTensors({{"image", images}, {"label", labels}}).Repeat();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::string model = "cnn";
+  int64_t untimed_steps = 10;
+  Flags flags("");
+  flags.Add("model", &model, "784-100-10, conv32-pool-conv64-pool-dense128-10, or 97 MB of MLP",
+            {"mlp-small", "cnn", "mlp-97mb"});
+  flags.Add("untimed-steps", &untimed_steps, "updates before those that count", 1);
+  const MainOptions options = {.summary = "Tells how many samples a second a training takes.",
+                               .defaults = {.learning_rate = 0.01},
+                               .flags = &flags};
+  return Main(argc, argv, options, [&](const RunConfig& config) {
+    const auto classifier = [&](const Features& batch, Mode mode) {
+      return MultiClassHead(kClasses).Spec(Logits(batch["image"], model), batch["label"],
+                                           Sgd({.learning_rate = config.learning_rate}), mode);
+    };
+    const Dataset samples = Samples(kBatches * config.batch_size * config.workers());
+    const auto input = [&] { return samples; };
+    Estimator estimator(classifier, config);
+    estimator.Train({.input = input, .max_steps = untimed_steps});
+    estimator.Train({.input = input, .max_steps = untimed_steps + config.max_steps});
+  });
+}
