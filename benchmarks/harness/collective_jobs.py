@@ -8,14 +8,12 @@ import json
 import os
 import pathlib
 import shutil
-import signal
 import subprocess
 import tempfile
 
-from harness.processes import FOLDER, BenchError, peers_folder
+from harness.processes import FOLDER, BenchError, peers_folder, run_together
 
 SOURCES = FOLDER / "peers"
-JOB_SECONDS = 300  # after that a job is given up
 
 
 def oneapi():
@@ -90,30 +88,6 @@ def _environment(peer, mode, crowded):
                         "PATH": f"{folder}/bin:{environment['PATH']}",
                         "LD_LIBRARY_PATH": f"{folder}/lib"}
     return environment
-
-
-def run_together(commands, environment=None):
-    """Runs the commands at once and returns the first one's output. Each has a session of its own,
-    so that a job that fails or hangs is ended with all it started."""
-    processes = [subprocess.Popen(list(map(str, command)), env=environment, text=True,
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.PIPE, start_new_session=True)
-                 for command in commands]
-    try:
-        output, errors = processes[0].communicate(timeout=JOB_SECONDS)
-        for process in processes[1:] if processes[0].returncode == 0 else ():
-            process.communicate(timeout=JOB_SECONDS)
-    except subprocess.TimeoutExpired:
-        raise BenchError(f"`{' '.join(map(str, commands[0]))}` did not end in {JOB_SECONDS} s")
-    finally:
-        for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-    if processes[0].returncode:
-        last = (errors.strip() or output.strip() or "no message").splitlines()[-1]
-        raise BenchError(f"it exits with {processes[0].returncode}: {last}")
-    return output
 
 
 def _figures(output):

@@ -126,8 +126,10 @@ class SectionTest(unittest.TestCase):
             sections.write(page, "collectives", "first\n")
             sections.write(page, "collectives", "second\n")
             self.assertNotIn("first", page.read_text())
-            sections.write_keeping(page, "collectives", "# Another page\n")
+            sections.write(page, "training", "third\n")
+            sections.write_keeping(page, ["collectives", "training"], "# Another page\n")
             self.assertEqual(page.read_text().count("second"), 1)
+            self.assertEqual(page.read_text().count("third"), 1)
             self.assertTrue(page.read_text().startswith("# Another page\n"))
 
 

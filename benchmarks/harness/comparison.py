@@ -19,6 +19,15 @@ def say(text):
     print(text, file=sys.stderr, flush=True)
 
 
+def unlike(losses):
+    """Complaints about {name: losses}: all start from the same numbers, so the losses of their
+    first steps must agree."""
+    middle = [statistics.median(step) for step in zip(*losses.values())]
+    return [f"{name}: losses {found} where the others have {middle}: not the same model"
+            for name, found in losses.items()
+            if any(abs(a - b) > 1e-3 * abs(b) for a, b in zip(found, middle))]
+
+
 class Comparison:
     def __init__(self, tutti, options, log):
         self._tutti = tutti
@@ -78,21 +87,12 @@ class Comparison:
                 say(f"  ready in {answer['seconds']:.1f} s: {name}")
                 contenders.append((peer.key, mode))
                 losses[name] = answer["losses"]
-        self._check_losses(losses)
+        for text in unlike(losses):
+            self._fail(text)
         self._contests[model.name, threads] = contenders
         for key, mode in contenders:
             self.result["steps"].append({"model": model.name, "threads": threads, "peer": key,
                                          "mode": mode, "ms": []})
-
-    def _check_losses(self, losses):
-        """All peers start from the same numbers, so the losses of their first steps must agree."""
-        if not losses:
-            return
-        middle = [statistics.median(step) for step in zip(*losses.values())]
-        for name, found in losses.items():
-            if any(abs(a - b) > 1e-3 * abs(b) for a, b in zip(found, middle)):
-                self._fail(f"{name}: losses {found} where the others have {middle}: "
-                           "not the same model")
 
     def _figures(self, model, threads):
         return {(f["peer"], f["mode"]): f for f in self.result["steps"]

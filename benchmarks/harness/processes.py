@@ -1,4 +1,4 @@
-"""The processes of a comparison: `tutti bench`, and one long-lived worker per peer.
+"""The processes of a comparison: `tutti bench`, and long-lived workers of the peers.
 
 Every process is bound to as many cores as it may use threads, the same ones for all.
 """
@@ -6,9 +6,12 @@ Every process is bound to as many cores as it may use threads, the same ones for
 import json
 import os
 import pathlib
+import select
+import signal
 import subprocess
 
 FOLDER = pathlib.Path(__file__).resolve().parent.parent
+JOB_SECONDS = 300  # after that a job is given up
 
 
 class BenchError(Exception):
@@ -19,11 +22,43 @@ def peers_folder():
     return pathlib.Path(os.environ.get("TUTTI_PEERS", pathlib.Path.home() / ".cache/tutti/peers"))
 
 
-def bound(threads, command):
+def last_cores(count):
     cores = sorted(os.sched_getaffinity(0))
-    if threads > len(cores):
-        raise BenchError(f"{threads} threads need as many cores; this process has {len(cores)}")
-    return ["taskset", "-c", ",".join(map(str, cores[-threads:])), *map(str, command)]
+    if count > len(cores):
+        raise BenchError(f"{count} threads need as many cores; this process has {len(cores)}")
+    return cores[-count:]
+
+
+def bound_to(cores, command):
+    return ["taskset", "-c", ",".join(map(str, cores)), *map(str, command)]
+
+
+def bound(threads, command):
+    return bound_to(last_cores(threads), command)
+
+
+def run_together(commands, environment=None):
+    """Runs the commands at once and returns the first one's output. Each has a session of its own,
+    so that a job that fails or hangs is ended with all it started."""
+    processes = [subprocess.Popen(list(map(str, command)), env=environment, text=True,
+                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.PIPE, start_new_session=True)
+                 for command in commands]
+    try:
+        output, errors = processes[0].communicate(timeout=JOB_SECONDS)
+        for process in processes[1:] if processes[0].returncode == 0 else ():
+            process.communicate(timeout=JOB_SECONDS)
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"`{' '.join(map(str, commands[0]))}` did not end in {JOB_SECONDS} s")
+    finally:
+        for process in processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.communicate()
+    if processes[0].returncode:
+        last = (errors.strip() or output.strip() or "no message").splitlines()[-1]
+        raise BenchError(f"it exits with {processes[0].returncode}: {last}")
+    return output
 
 
 class Tutti:
@@ -48,39 +83,62 @@ class Tutti:
 
 
 class PeerProcess:
-    """Speaks with peers/worker.py. `log` takes what the framework says."""
+    """Speaks with peers/worker.py. `log` takes what the framework says; the cores are the last ones
+    unless told."""
 
-    def __init__(self, peer, threads, log):
+    def __init__(self, peer, threads, log, cores=None, script=None, environment=()):
         self.peer = peer
         python = peers_folder() / peer.install / "bin/python"
         if not python.exists():
             raise BenchError(f"{peer.label} is not installed ({python} is missing); run "
                              f"benchmarks/install-peers {peer.install}, or leave it out with "
                              "--peers")
-        environment = {**os.environ, **dict(peer.environment),
+        environment = {**os.environ, **dict(peer.environment), **dict(environment),
                        "TORCHINDUCTOR_CACHE_DIR": str(peers_folder() / "inductor"),
                        "PYTHONDONTWRITEBYTECODE": "1", "TF_CPP_MIN_LOG_LEVEL": "2"}
-        script = FOLDER / "peers" / f"{peer.install}_peer.py"
+        script = FOLDER / "peers" / (script or f"{peer.install}_peer.py")
         self._process = subprocess.Popen(
-            bound(threads, [python, script, threads]), env=environment, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
+            bound_to(cores or last_cores(threads), [python, script, threads]), env=environment,
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
 
     def ask(self, do, **request):
         """The worker's answer; {"error": ...} when it could not do it."""
+        self.send(do, **request)
+        return self.receive()
+
+    def send(self, do, **request):
         try:
             self._process.stdin.write(json.dumps({"do": do, **request}) + "\n")
             self._process.stdin.flush()
-            line = self._process.stdout.readline()
         except BrokenPipeError:
-            line = ""
+            pass  # receive() tells
+
+    def receive(self, timeout=None):
+        """The answer to what was sent last. A worker that lets `timeout` seconds pass is ended."""
+        if not select.select([self._process.stdout], [], [], timeout)[0]:
+            self.kill()
+            return {"error": f"no answer in {timeout} s"}
+        line = self._process.stdout.readline()
         if not line:
             return {"error": f"its process ended with {self._process.wait()}; see the log"}
         return json.loads(line)
 
+    def kill(self):
+        """Every later answer is an error."""
+        self._process.kill()
+
+    def end_input(self):
+        """Lets the worker end by itself."""
+        try:
+            self._process.stdin.close()
+        except BrokenPipeError:
+            pass
+
     def close(self):
-        self._process.stdin.close()
+        self.end_input()
         try:
             self._process.wait(timeout=10)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._process.stdout.close()

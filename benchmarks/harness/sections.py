@@ -25,7 +25,8 @@ def write(path, name, section):
     path.write_text(replace(path.read_text() if path.exists() else "", name, section))
 
 
-def write_keeping(path, name, page):
-    """Writes a page that knows nothing of the section, and keeps the section that was there."""
-    old = extract(path.read_text(), name) if path.exists() else ""
-    path.write_text(page.rstrip("\n") + "\n\n" + old if old else page)
+def write_keeping(path, names, page):
+    """Writes a page that knows nothing of the sections, and keeps those that were there."""
+    text = path.read_text() if path.exists() else ""
+    kept = [section for section in (extract(text, name) for name in names) if section]
+    path.write_text("\n".join([page.rstrip("\n") + "\n", *kept]) if kept else page)
