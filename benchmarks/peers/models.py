@@ -1,7 +1,9 @@
-"""The models of the benchmark: what every peer has to build, and what `tutti bench step` builds.
+"""The models of the benchmarks: what every peer has to build, and what `tutti bench step` and
+train_bench build.
 
 mlp-small    784-100-10, relu, softmax cross-entropy
 mlp-large    784-1024-1024-10, relu, softmax cross-entropy
+mlp-97mb     784-4096-4096-1024-10, relu, softmax cross-entropy
 cnn          28x28x1; conv 3x3 32, relu, max-pool 2x2, conv 3x3 64, relu, max-pool 2x2, dense 128,
              relu, dense 10; convolutions keep the size; softmax cross-entropy
 transformer  one encoder block, post-norm, without dropout: 4 heads of self-attention, width 256,
@@ -22,7 +24,8 @@ SEQUENCE = 128
 FEED_FORWARD = 1024
 LAYER_NORM_EPSILON = 1e-5
 
-_DENSE = {"mlp-small": (784, 100, 10), "mlp-large": (784, 1024, 1024, 10)}
+_DENSE = {"mlp-small": (784, 100, 10), "mlp-large": (784, 1024, 1024, 10),
+          "mlp-97mb": (784, 4096, 4096, 1024, 10)}
 
 
 def shapes(model):
@@ -71,8 +74,15 @@ def parameters(model):
     return values
 
 
-def data(model, batch):
-    """One batch: x, and labels (None where the loss takes none)."""
+def data(model, batch, rank=0, workers=1):
+    """One batch: x, and labels (None where the loss takes none); of several workers the one at
+    `rank` gets its share of what a single one would get with a batch as large as all of theirs."""
+    x, labels = _joined_data(model, batch * workers)
+    share = slice(rank * batch, (rank + 1) * batch)
+    return x[share], None if labels is None else labels[share]
+
+
+def _joined_data(model, batch):
     random = numpy.random.default_rng(2)
     shape = {"cnn": (batch, 28, 28, 1), "transformer": (batch, SEQUENCE, WIDTH)}
     x = random.standard_normal(shape.get(model, (batch, 784))).astype(numpy.float32)

@@ -58,7 +58,8 @@ def _encoder_loss(weights, x, labels):
     return tf.reduce_mean(tf.square(_layer_norm(x + hidden, scale1, bias1)))
 
 
-_LOSS = {"cnn": _cnn_loss, "transformer": _encoder_loss}
+def loss_function(model):
+    return {"cnn": _cnn_loss, "transformer": _encoder_loss}.get(model, _mlp_loss)
 
 
 class TensorFlowPeer:
@@ -74,7 +75,7 @@ class TensorFlowPeer:
         x, labels = models.data(model, batch)
         x = tf.constant(x)
         labels = None if labels is None else tf.constant(labels)
-        loss_of = _LOSS.get(model, _mlp_loss)
+        loss_of = loss_function(model)
 
         @tf.function(jit_compile=mode == "xla")
         def train(x, labels):

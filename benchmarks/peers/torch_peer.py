@@ -17,7 +17,7 @@ import models
 import worker
 
 
-def _weights(model, channels_last):
+def weights_of(model, channels_last):
     """Parameters in PyTorch's layouts: dense [out, in], filters OIHW."""
     found = []
     for name, value in models.parameters(model).items():
@@ -34,8 +34,8 @@ def _weights(model, channels_last):
     return found
 
 
-def _batch(model, batch, channels_last):
-    x, labels = models.data(model, batch)
+def batch_of(model, batch, channels_last, rank=0, workers=1):
+    x, labels = models.data(model, batch, rank, workers)
     x = torch.from_numpy(x)
     if model == "cnn":
         x = x.permute(0, 3, 1, 2).contiguous()
@@ -84,7 +84,8 @@ def _encoder_loss(weights, x, labels):
     return F.layer_norm(x + hidden, (width,), scale1, bias1, epsilon).square().mean()
 
 
-_LOSS = {"cnn": _cnn_loss, "transformer": _encoder_loss}
+def loss_function(model):
+    return {"cnn": _cnn_loss, "transformer": _encoder_loss}.get(model, _mlp_loss)
 
 
 class TorchPeer:
@@ -102,9 +103,9 @@ class TorchPeer:
     def _step(self, model, mode, batch):
         """The step, and what it keeps alive from one step to the next."""
         channels_last = "channels-last" in mode
-        weights = _weights(model, channels_last)
-        x, labels = _batch(model, batch, channels_last)
-        loss_of = _LOSS.get(model, _mlp_loss)
+        weights = weights_of(model, channels_last)
+        x, labels = batch_of(model, batch, channels_last)
+        loss_of = loss_function(model)
         if "compile" in mode:
             loss_of = torch.compile(loss_of, dynamic=False)
 

@@ -8,6 +8,9 @@ A peer is an object with
   peak(model, mode, batch)        -> bytes (only a peer that can tell)
   null(seconds)                   -> dict (only a peer that has an executor of nodes)
 
+A measurement takes about "seconds" and gives the median step, or takes "steps" and gives the
+seconds of all. Of a peer of several processes every one gets each request.
+
 Requests are {"do": "prepare" | "measure" | "peak" | "null" | "info", ...}; each gets one line, an
 object with "error" when it failed. The end of the input ends the process.
 """
@@ -39,6 +42,15 @@ def median_seconds(run, seconds):
     return statistics.median_low(times), len(times)
 
 
+def total_seconds(run, steps):
+    for _ in range(WARM_UP_STEPS):
+        run()
+    before = time.perf_counter()
+    for _ in range(steps):
+        run()
+    return time.perf_counter() - before
+
+
 class Worker:
     def __init__(self, peer):
         self._peer = peer
@@ -58,6 +70,8 @@ class Worker:
             losses = [float(step()) for _ in range(CHECKED_STEPS)]
             self._steps[model, mode, batch] = step
             return {"losses": losses, "seconds": time.perf_counter() - before}
+        if "steps" in request:
+            return {"seconds": total_seconds(self._steps[model, mode, batch], request["steps"])}
         seconds, steps = median_seconds(self._steps[model, mode, batch], request["seconds"])
         return {"ms": seconds * 1e3, "steps": steps}
 
