@@ -130,12 +130,36 @@ Output Densify(const GradientValue& gradient, Output x) {
   return ScatterNd(column, gradient.rows, ShapeOf(x, gradient.indices.dtype()));
 }
 
+namespace {
+
+// Nobody else looks at them before they are dereferenced.
+void CheckGiven(std::span<const Output> outputs, const char* what) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Output& output = outputs[i];
+    if (!output) {
+      ThrowInvalidArgument(fmt::format("Gradients: {} {} is empty (default-constructed)", what, i));
+    }
+    if (output.index < 0 || output.index >= output.node->num_outputs()) {
+      ThrowInvalidArgument(fmt::format("Gradients: {} {} is output {} of {}, which has {}", what, i,
+                                       output.index, output.node->Describe(),
+                                       output.node->num_outputs()));
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<GradientValue> SparseGradients(std::span<const Output> ys, std::span<const Output> xs,
                                            const GradientsOptions& options) {
   if (ys.empty()) ThrowInvalidArgument("Gradients: no ys given");
   if (!options.initial.empty() && options.initial.size() != ys.size()) {
     ThrowInvalidArgument(fmt::format("Gradients: {} initial gradients given for {} ys",
                                      options.initial.size(), ys.size()));
+  }
+  CheckGiven(ys, "y");
+  CheckGiven(xs, "x");
+  for (const Output& initial : options.initial) {
+    if (!initial) ThrowInvalidArgument("Gradients: an initial gradient is empty");
   }
   Graph& graph = ys.front().graph();
   int64_t last = 0;

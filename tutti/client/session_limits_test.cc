@@ -1,7 +1,8 @@
-// What is too large, too many or out of range for a step.
+// What is too large, too many, out of range or easily mistaken in a step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tutti/autodiff/gradients.h"
 #include "tutti/base/error.h"
 #include "tutti/client/session.h"
 #include "tutti/graph/ops/arrange.h"
@@ -83,6 +84,29 @@ TEST_F(SessionLimitsTest, TimeoutCoversCompiling) {
   EXPECT_THAT(ErrorOf([&] { session.Run(y, {.timeout = std::chrono::milliseconds(1)}); }),
               HasSubstr("timeout of 1 ms"));
   EXPECT_EQ(session.Run(y).scalar<float>(), 1.0f);
+}
+
+TEST_F(SessionLimitsTest, SaysWhichOutputIsNotThere) {
+  Graph other;
+  const Output x = Placeholder(graph_, kFloat32, {2}, "x");
+  const Output y = Neg(x, "y");
+  const Output none = {x.node, 3};
+  const Output below = {x.node, -1};
+  const Tensor value = Tensor::Vector<float>({1, 2});
+  Session session(graph_);
+  EXPECT_THAT(ErrorOf([&] { session.Run({{none, value}}, y); }), HasSubstr("there is no output 3"));
+  EXPECT_THAT(ErrorOf([&] {
+                session.Run({{x, value}}, below);
+              }),
+              HasSubstr("there is no output -1; it has 1"));
+  EXPECT_THAT(ErrorOf([&] { Neg(none); }), HasSubstr("input 0 is output 3 of Placeholder \"x\""));
+  EXPECT_THAT(ErrorOf([&] { Add(x, Output()); }), HasSubstr("input 1 is empty"));
+  EXPECT_THAT(ErrorOf([&] { Gradients({y}, {Output()}); }), HasSubstr("x 0 is empty"));
+  EXPECT_THAT(ErrorOf([&] { Gradients({Output()}, {x}); }), HasSubstr("y 0 is empty"));
+  EXPECT_THAT(ErrorOf([&] { Gradients({y}, {none}); }), HasSubstr("x 0 is output 3"));
+  const Node* stranger = Placeholder(other, kFloat32, {2}, "stranger").node;
+  const ControlScope scope(graph_, {stranger});
+  EXPECT_THAT(ErrorOf([&] { Neg(x); }), HasSubstr("control input Placeholder \"stranger\""));
 }
 
 }  // namespace

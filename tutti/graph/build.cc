@@ -139,7 +139,12 @@ class GraphBuilder {
 
   absl::Status Complete(const OpDef& def, NodeSpec& spec) {
     for (size_t i = 0; i < spec.inputs.size(); ++i) {
-      if (!spec.inputs[i]) return InvalidArgument("input {} is empty", i);
+      const Output& input = spec.inputs[i];
+      if (!input) return InvalidArgument("input {} is empty (default-constructed)", i);
+      if (input.index < 0 || input.index >= input.node->num_outputs()) {
+        return InvalidArgument("input {} is output {} of {}, which has {}", i, input.index,
+                               input.node->Describe(), input.node->num_outputs());
+      }
       TUTTI_ASSIGN_OR_RETURN(spec.inputs[i], Local(spec.inputs[i]));
     }
     for (const Node* node : graph_.control_scope_) spec.control_inputs.push_back(node);
@@ -148,7 +153,10 @@ class GraphBuilder {
     for (const Node* node : spec.control_inputs) {
       if (node == nullptr) return InvalidArgument("a control input is empty");
       // A control input from outside a subgraph is met before the subgraph starts.
-      if (&node->graph() != &graph_) continue;
+      if (&node->graph() != &graph_) {
+        if (IsAround(node->graph())) continue;
+        return InvalidArgument("the control input {} belongs to another graph", node->Describe());
+      }
       if (spec.control_inputs.size() == 1 || seen.insert(node).second) kept.push_back(node);
     }
     spec.control_inputs = std::move(kept);
@@ -157,6 +165,14 @@ class GraphBuilder {
               [](const Attr& a, const Attr& b) { return a.first < b.first; });
     TUTTI_RETURN_IF_ERROR(CheckInputs(def, spec));
     return CheckAttrs(def, spec.attrs);
+  }
+
+  // Does this graph lie inside `other`?
+  bool IsAround(const Graph& other) const {
+    for (const Graph* graph = graph_.parent(); graph != nullptr; graph = graph->parent()) {
+      if (graph == &other) return true;
+    }
+    return false;
   }
 
   // `output` itself when it belongs to this graph, else the Arg that captures it from an enclosing
@@ -247,8 +263,10 @@ OpBuilder& OpBuilder::In(const Input& input) {
   if (spec_.where.line() == 0) spec_.where = input.where();
   spec_.inputs.push_back(input.output());
   literals_.resize(spec_.inputs.size());
-  if (input.is_literal()) literals_.back() = input.literal();
-  if (input.is_literal() && input.is_number()) number_inputs_.push_back(spec_.inputs.size() - 1);
+  // What was made of an empty Output or Tensor stays an empty input, which the graph refuses.
+  const bool is_literal = input.is_literal() && input.literal().valid();
+  if (is_literal) literals_.back() = input.literal();
+  if (is_literal && input.is_number()) number_inputs_.push_back(spec_.inputs.size() - 1);
   return *this;
 }
 

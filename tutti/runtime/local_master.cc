@@ -168,8 +168,14 @@ absl::Status CheckRequest(const MasterRunRequest& request, const Graph* graph) {
     return InvalidArgument("{} {}: it belongs to another graph than the session's", what,
                            node->Describe());
   };
-  for (const Output& feed : request.feeds) TUTTI_RETURN_IF_ERROR(check(feed.node, "feed"));
-  for (const Output& fetch : request.fetches) TUTTI_RETURN_IF_ERROR(check(fetch.node, "fetch"));
+  const auto check_output = [&](const Output& output, const char* what) -> absl::Status {
+    TUTTI_RETURN_IF_ERROR(check(output.node, what));
+    if (output.index >= 0 && output.index < output.node->num_outputs()) return absl::OkStatus();
+    return InvalidArgument("{} {}: there is no output {}; it has {}", what, output.node->Describe(),
+                           output.index, output.node->num_outputs());
+  };
+  for (const Output& feed : request.feeds) TUTTI_RETURN_IF_ERROR(check_output(feed, "feed"));
+  for (const Output& fetch : request.fetches) TUTTI_RETURN_IF_ERROR(check_output(fetch, "fetch"));
   for (const Node* target : request.targets) TUTTI_RETURN_IF_ERROR(check(target, "target"));
   return absl::OkStatus();
 }
