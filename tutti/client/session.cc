@@ -43,6 +43,11 @@ Session::Session(const Graph& graph, const SessionOptions& options) {
   if (options.devices < 1 || options.devices > 1024) {
     ThrowInvalidArgument(fmt::format("a session needs 1 to 1024 devices, got {}", options.devices));
   }
+  if (options.cores_per_device < 0 || options.cores_per_device > 1024) {
+    ThrowInvalidArgument(fmt::format(
+        "cores_per_device is {}; expected 1 to 1024, or 0 to divide all cores among the devices",
+        options.cores_per_device));
+  }
   auto worker = std::make_shared<LocalWorker>("local", 0, options.devices, CoresPerDevice(options),
                                               options.communicator);
   state_.reset(

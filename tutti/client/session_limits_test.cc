@@ -109,5 +109,12 @@ TEST_F(SessionLimitsTest, SaysWhichOutputIsNotThere) {
   EXPECT_THAT(ErrorOf([&] { Neg(x); }), HasSubstr("control input Placeholder \"stranger\""));
 }
 
+TEST_F(SessionLimitsTest, RefusesMoreCoresThanThereCanBe) {
+  for (const int cores : {-1, 1025, 1'000'000'000}) {
+    EXPECT_THAT(ErrorOf([&] { Session(graph_, {.cores_per_device = cores}); }),
+                HasSubstr("expected 1 to 1024"));
+  }
+}
+
 }  // namespace
 }  // namespace tutti
