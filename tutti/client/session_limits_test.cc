@@ -116,5 +116,21 @@ TEST_F(SessionLimitsTest, RefusesMoreCoresThanThereCanBe) {
   }
 }
 
+TEST_F(SessionLimitsTest, ControlBetweenDevicesIsNotTakenForANodeOfThatName) {
+  const Output x = Placeholder(graph_, kFloat32, {2}, "x");
+  Output first, value;
+  {
+    const DeviceScope scope(graph_, "/cpu:0");
+    first = Neg(x, "first");
+    value = Square(x, "first.done");
+  }
+  const DeviceScope scope(graph_, "/cpu:1");
+  const ControlScope after(graph_, {first.node});
+  const Output y = Neg(value, "y");
+  Session session(graph_, {.devices = 2, .cores_per_device = 1});
+  EXPECT_EQ(session.Run({{x, Tensor::Vector<float>({1, 2})}}, {y, first})[0].ToString(),
+            "float32 [2] {-1, -4}");
+}
+
 }  // namespace
 }  // namespace tutti

@@ -89,8 +89,9 @@ class Cutter {
     token.device = parts_[from].device->name();
     token.attrs = {{"value", Tensor::Zeros(kUInt8, Shape{0})}};
     TUTTI_ASSIGN_OR_RETURN(Node * constant, AddNode(*parts_[from].program.graph, std::move(token)));
+    // No output has such a name: what stands behind the colon is a number there.
     TUTTI_ASSIGN_OR_RETURN(Node * recv, Transfer(constant->output(), {local_[from].at(&before)},
-                                                 before.name() + ".done", from, part));
+                                                 before.name() + ":done", from, part));
     return control_[part][&before] = recv;
   }
 
