@@ -16,8 +16,8 @@ absl::StatusOr<std::string> SerializeGraph(const Graph& graph);
 // Adds the nodes that `bytes` hold to `graph`, which must be empty and have no scope open. The
 // result equals what was serialized (GraphsEqual). Bytes from anywhere are safe: every length,
 // index, dtype and shape is checked, and what does not fit is an error that names the node; the
-// graph then holds a part of the nodes. What compiler passes write is accepted, since programs cross
-// the wire in this form; a user's graph goes through ReadGraphBytes (graph/io.h).
+// graph then holds a part of the nodes. What compiler passes write is accepted, since programs
+// cross the wire in this form; a user's graph goes through ReadGraphBytes (graph/io.h).
 absl::Status ParseSerializedGraph(std::string_view bytes, Graph* graph);
 
 }  // namespace tutti
