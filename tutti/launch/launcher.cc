@@ -29,6 +29,7 @@ namespace tutti {
 namespace {
 
 constexpr int kUsage = 2;
+constexpr int kPeerLost = 128;  // what a task exits with when another one was lost
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr double kTerminateSeconds = 2;  // between SIGTERM and SIGKILL
 
@@ -206,10 +207,11 @@ class Job {
     }
     const int code = task.Reap();
     if (code == 0) return;
-    if (failed_ < 0) {
+    if (failed_ < 0) StartDeadline(options_.grace_seconds);
+    // A task that only lost a peer is not the cause, though its end may be seen first.
+    if (failed_ < 0 || (code_ == kPeerLost && code != kPeerLost && !terminated_)) {
       failed_ = int(index);
       code_ = code;
-      StartDeadline(options_.grace_seconds);
     }
   }
 

@@ -20,8 +20,8 @@ struct LaunchOptions {
 // then they are ended; the first cause is told. Nothing is left running, not even when this process
 // is killed.
 //
-// Returns the exit code: 0, or that of the task that failed first (128 + n for signal n), or 2 for
-// options that make no sense (told on stderr).
+// Returns the exit code: 0, or that of the task that failed first and not for the loss of another
+// (128 + n for signal n), or 2 for options that make no sense (told on stderr).
 int Launch(const LaunchOptions& options);
 
 }  // namespace tutti
