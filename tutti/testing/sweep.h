@@ -19,6 +19,12 @@ inline int SweepCount(int usual, int most) {
   return usual;
 }
 
+// Whether a test that samples a product of cases should go through all of them.
+inline bool IsLongSweep() {
+  const char* sweep = std::getenv("TUTTI_SWEEP");
+  return sweep != nullptr && std::string_view(sweep) == "long";
+}
+
 // For tests of one very large case: a million, or a tenth of it in a short sweep. What recurses
 // once per node overflows its stack at either.
 inline int AMillion() { return SweepCount(1'000'000, 1'000'000); }
