@@ -19,7 +19,10 @@ namespace tutti::collective {
 
 enum class Reduction : uint8_t { kSum = 1, kMean = 2, kMin = 3, kMax = 4, kProduct = 5 };
 
-// How float32 data travels. Sums are made in float32; what arrives was rounded for the journey.
+// How float32 data travels in messages. Sums are made in float32; what arrives was rounded for the
+// journey, and all ranks hold the same bits in the end. Where ranks work in each other's memory
+// nothing travels, and nothing is rounded: the algorithm direct, and the part of hierarchical
+// inside a host.
 enum class Wire : uint8_t { kAsIs = 1, kBFloat16 = 2, kFloat16 = 3 };
 
 // What can be said of one operation. Two ranks' calls belong together if group, key and step agree;

@@ -175,6 +175,7 @@ void OpenOperation::StartRound() {
       requests_[i].step = static_cast<uint32_t>(i);
     }
   }
+  if (rounds()) RoundOwn();
   for (uint32_t step : program.first) Push(step);
   MakeRunnable();
 }

@@ -167,6 +167,8 @@ class OpenOperation {
   void Complete(uint32_t step);
   void RunStep(uint32_t step);
   void RunSend(uint32_t index);
+  const std::byte* Packed(int piece);  // what travels of a piece, rounded
+  void RoundOwn();
   void RunReceive(uint32_t index);
   void RunAwait(uint32_t index);
   void Taken(uint32_t index, size_t offset, net::ConstBytes piece);

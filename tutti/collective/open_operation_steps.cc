@@ -81,22 +81,34 @@ void OpenOperation::RunSend(uint32_t index) {
   const std::byte* bytes = OwnPiece(step.piece);
   size_t size = static_cast<size_t>(count * element_bytes_);
   if (rounds()) {
-    const int data_pieces = program_->data_pieces();
-    const int64_t begin =
-        step.piece < data_pieces
-            ? layout_.Of(step.piece).begin
-            : layout_.total() + scratch_offsets_[step.piece - data_pieces] / element_bytes_;
-    uint16_t* packed = packed_.data() + begin;
-    if (packed_valid_[step.piece] == 0) {
-      Pack(wire_, reinterpret_cast<const float*>(bytes), packed, count);
-      packed_valid_[step.piece] = 1;
-    }
-    bytes = reinterpret_cast<const std::byte*>(packed);
+    bytes = Packed(step.piece);
     size = static_cast<size_t>(count) * 2;
   }
   requests_[index].open = true;
   workshop_.transport->Send(WorldRank(step.peer), {identity_.id, step.message}, {bytes, size},
                             &requests_[index]);
+}
+
+const std::byte* OpenOperation::Packed(int piece) {
+  const int data_pieces = program_->data_pieces();
+  const int64_t begin =
+      piece < data_pieces
+          ? layout_.Of(piece).begin
+          : layout_.total() + scratch_offsets_[piece - data_pieces] / element_bytes_;
+  uint16_t* const packed = packed_.data() + begin;
+  if (packed_valid_[piece] == 0) {
+    Pack(wire_, reinterpret_cast<const float*>(OwnPiece(piece)), packed, CountOf(piece));
+    packed_valid_[piece] = 1;
+  }
+  return reinterpret_cast<const std::byte*>(packed);
+}
+
+// Who adds up what it also sends adds up what the others get.
+void OpenOperation::RoundOwn() {
+  for (const int32_t piece : program_->rounds_own) {
+    const std::byte* const packed = Packed(piece);
+    Unpack(wire_, packed, reinterpret_cast<float*>(OwnPiece(piece)), CountOf(piece));
+  }
 }
 
 void OpenOperation::RunReceive(uint32_t index) {

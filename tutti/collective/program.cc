@@ -103,9 +103,12 @@ void AddUses(const Schedule& schedule, int rank, Program* program) {
 void AddTraits(const Schedule& schedule, Program* program) {
   bool messages = false;
   bool reaches_all = true;
+  bool may_round = true;
   program->sums_at_once = true;
   for (int rank = 0; rank < schedule.ranks; ++rank) {
     std::vector<bool> sent(schedule.pieces(), false);
+    std::vector<bool> written(schedule.pieces(), false);
+    std::set<int32_t> sums_and_sends;
     bool reaches = false;
     for (const Step& step : schedule.steps[rank]) {
       const bool memory = IsMemoryStep(step.kind);
@@ -125,12 +128,20 @@ void AddTraits(const Schedule& schedule, Program* program) {
         continue;
       }
       for (int piece : {touched.read, touched.also_read}) {
-        if (piece >= 0 && sent[piece] && !memory) program->may_round = false;
+        if (piece < 0 || !sent[piece] || memory) continue;
+        sums_and_sends.insert(piece);
+        may_round &= !written[piece] && piece < schedule.data_pieces();
       }
-      if (touched.write >= 0) sent[touched.write] = false;
+      if (touched.write < 0) continue;
+      sent[touched.write] = false;
+      written[touched.write] = true;
+    }
+    if (rank == program->rank) {
+      program->rounds_own.assign(sums_and_sends.begin(), sums_and_sends.end());
     }
     reaches_all &= reaches;
   }
+  program->may_round = may_round && messages;
   program->windowed = program->touches_memory && !messages &&
                       schedule.operation == Operation::kAllReduce && reaches_all;
 }

@@ -66,9 +66,11 @@ struct Program {
   bool windowed = false;
   // Every sum is made at one go out of everybody's data, so a mean can be scaled right there.
   bool sums_at_once = false;
-  // Nobody sums what it also sends. Only then do all ranks end with the same bits when what
-  // travels is rounded.
-  bool may_round = true;
+  // What travels can be rounded for the journey, and all ranks still end with the same bits: either
+  // nobody sums what it also sends, or it rounds it for itself before it starts, which takes data
+  // that is sent as the caller gave it. False where nothing travels.
+  bool may_round = false;
+  std::vector<int32_t> rounds_own;  // the pieces that this rank rounds for itself
 
   int data_pieces() const { return chunks * segments; }
 };

@@ -83,5 +83,40 @@ TEST(Program, RingHasTwoPeersAndMayRound) {
   EXPECT_FALSE(program->touches_memory);
 }
 
+// Whoever asks for rounded journeys gets them, from every algorithm that sends anything.
+TEST(Program, WhateverTravelsMayBeRounded) {
+  for (const Algorithm& algorithm : Algorithms()) {
+    for (int operation = 1; operation <= 9; ++operation) {
+      if (!algorithm.supports(static_cast<Operation>(operation))) continue;
+      for (const std::vector<int>& hosts :
+           {std::vector<int>{0, 0}, {0, 1}, {0, 0, 0}, {0, 0, 1, 1}, {0, 1, 2, 3, 4, 5, 6}}) {
+        const auto schedule = algorithm.make({.operation = static_cast<Operation>(operation),
+                                              .ranks = static_cast<int>(hosts.size()),
+                                              .segments = 2,
+                                              .hosts = hosts});
+        ASSERT_TRUE(schedule.ok()) << schedule.status();
+        bool sends = false;
+        for (const auto& list : schedule->steps) {
+          for (const Step& step : list) sends |= step.kind == StepKind::kSend;
+        }
+        EXPECT_EQ(MakeProgram(*schedule, 1)->may_round, sends)
+            << algorithm.name << " " << NameOf(schedule->operation) << ", " << hosts.size()
+            << " ranks";
+      }
+    }
+  }
+}
+
+TEST(Program, ExchangeRoundsWhatItSendsAndSums) {
+  const auto sum = (*FindAlgorithm("exchange"))->make({.ranks = 3, .hosts = {}});
+  ASSERT_TRUE(sum.ok());
+  EXPECT_EQ(MakeProgram(*sum, 1)->rounds_own, std::vector<int32_t>{0});
+  const auto scatter =
+      (*FindAlgorithm("exchange"))
+          ->make({.operation = Operation::kReduceScatter, .ranks = 3, .hosts = {}});
+  ASSERT_TRUE(scatter.ok());
+  EXPECT_TRUE(MakeProgram(*scatter, 1)->rounds_own.empty());
+}
+
 }  // namespace
 }  // namespace tutti::collective
