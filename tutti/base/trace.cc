@@ -2,13 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <iterator>
 
 #include "tutti/base/status.h"
+#include "tutti/base/text_file.h"
 
 namespace tutti {
 namespace {
@@ -128,19 +126,7 @@ std::string ChromeTraceWriter::ToJson() const {
 }
 
 absl::Status ChromeTraceWriter::Write(const std::string& path) const {
-  const std::string json = ToJson();
-  std::FILE* const file = std::fopen(path.c_str(), "wb");
-  if (file == nullptr) {
-    return Unavailable("cannot open \"{}\" to write the trace: {}", path, std::strerror(errno));
-  }
-  const bool written = std::fwrite(json.data(), 1, json.size(), file) == json.size();
-  const int write_error = errno;
-  const bool closed = std::fclose(file) == 0;
-  if (!written || !closed) {
-    return Unavailable("cannot write the trace to \"{}\": {}", path,
-                       std::strerror(written ? errno : write_error));
-  }
-  return absl::OkStatus();
+  return WriteTextFile(path, ToJson());
 }
 
 }  // namespace tutti

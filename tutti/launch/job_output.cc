@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include "tutti/base/status.h"
 
@@ -21,6 +22,11 @@ constexpr const char* kColors[] = {"\033[36m", "\033[33m", "\033[35m", "\033[32m
 bool WantsColor(bool terminal) {
   const char* no_color = std::getenv("NO_COLOR");
   return terminal && (no_color == nullptr || *no_color == '\0');
+}
+
+// False, with errno, where it cannot be written, a full disk for one: that ends no job.
+bool Put(std::FILE* file, std::string_view text) {
+  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
 }
 
 }  // namespace
@@ -49,12 +55,11 @@ absl::Status JobOutput::OpenLogs(const std::string& folder) {
   for (Task& task : tasks_) {
     std::string name = task.role;
     std::replace(name.begin(), name.end(), ' ', '-');
-    const std::string path = folder + "/" + name + ".log";
-    task.log = std::fopen(path.c_str(), "we");
+    task.log_path = folder + "/" + name + ".log";
+    task.log = std::fopen(task.log_path.c_str(), "we");
     if (task.log == nullptr) {
-      return InvalidArgument("cannot write {}: {}", path, std::strerror(errno));
+      return InvalidArgument("cannot write {}: {}", task.log_path, std::strerror(errno));
     }
-    std::setvbuf(task.log, nullptr, _IOLBF, 0);
   }
   return absl::OkStatus();
 }
@@ -87,18 +92,21 @@ void JobOutput::Flush(size_t index) {
 void JobOutput::Line(Task& task, Stream stream, std::string_view line) {
   task.last.emplace_back(line);
   if (task.last.size() > kLastLines) task.last.pop_front();
-  if (task.log != nullptr) fmt::print(task.log, "{}\n", line);
+  Keep(task, line);
   Erase();
-  std::FILE* const to = stream == Stream::kOut ? out_ : err_;
   const size_t number = size_t(&task - tasks_.data());
-  if (color_) {
-    fmt::print(to, "{}{:<{}} |\033[0m {}\n", kColors[number % std::size(kColors)], task.role,
-               width_, line);
-  } else {
-    fmt::print(to, "{:<{}} | {}\n", task.role, width_, line);
-  }
-  std::fflush(to);
+  const std::string_view color = color_ ? kColors[number % std::size(kColors)] : "";
+  Put(stream == Stream::kOut ? out_ : err_,
+      fmt::format("{}{:<{}} |{} {}\n", color, task.role, width_, color_ ? "\033[0m" : "", line));
   Redraw();
+}
+
+void JobOutput::Keep(Task& task, std::string_view line) {
+  if (task.log == nullptr || Put(task.log, fmt::format("{}\n", line))) return;
+  const int error = errno;
+  std::fclose(std::exchange(task.log, nullptr));
+  Say(fmt::format("tutti run: cannot write {}: {}; it ends there, and the job goes on",
+                  task.log_path, std::strerror(error)));
 }
 
 void JobOutput::SetProgress(std::string_view line) {
@@ -110,22 +118,19 @@ void JobOutput::SetProgress(std::string_view line) {
 
 void JobOutput::Say(std::string_view line) {
   Erase();
-  fmt::print(err_, "{}\n", line);
-  std::fflush(err_);
+  Put(err_, fmt::format("{}\n", line));
   Redraw();
 }
 
 void JobOutput::Erase() {
   if (!drawn_) return;
-  std::fputs("\r\033[K", err_);
-  std::fflush(err_);
+  Put(err_, "\r\033[K");
   drawn_ = false;
 }
 
 void JobOutput::Redraw() {
   if (!terminal_ || progress_.empty()) return;
-  fmt::print(err_, "{}", progress_);
-  std::fflush(err_);
+  Put(err_, progress_);
   drawn_ = true;
 }
 

@@ -20,7 +20,8 @@ class JobOutput {
   JobOutput(const JobOutput&) = delete;
   JobOutput& operator=(const JobOutput&) = delete;
 
-  // Also into <folder>/<role with - for spaces>.log. The error names what could not be made.
+  // Also into <folder>/<role with - for spaces>.log. The error names what could not be made. A file
+  // that cannot be written any more (a full disk) is told of once, and left out from there on.
   absl::Status OpenLogs(const std::string& folder);
 
   enum class Stream { kOut, kErr };
@@ -40,9 +41,11 @@ class JobOutput {
     std::string role;
     std::string pending[2];
     std::deque<std::string> last;
-    std::FILE* log = nullptr;
+    std::string log_path;
+    std::FILE* log = nullptr;  // null: none asked for, or it could not be written any more
   };
   void Line(Task& task, Stream stream, std::string_view line);
+  void Keep(Task& task, std::string_view line);  // in its log
   void Erase();
   void Redraw();
 

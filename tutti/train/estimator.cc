@@ -6,14 +6,14 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <cmath>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
+#include "tutti/base/text_file.h"
 #include "tutti/client/session.h"
 #include "tutti/collective/communicator.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -288,17 +288,15 @@ class Estimator::Impl {
   }
 
   void WriteReport(const TrainResult& result, const std::vector<WorkerTime>& times) const {
-    std::FILE* const file = std::fopen(config_.report.c_str(), "we");
-    if (file == nullptr) {
-      ThrowInvalidArgument(
-          fmt::format("cannot write --report {}: {}", config_.report, std::strerror(errno)));
+    const std::string text = fmt::format(
+        "{{\"workers\":{},\"steps\":{},\"seconds\":{},\"samples_per_second\":{},"
+        "\"loss\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{}}}\n",
+        config_.workers(), result.steps, result.seconds, result.samples_per_second, result.loss,
+        times[0].compute, times[0].hidden, times[0].exposed, times[0].input);
+    // What was learnt counts for more than this file.
+    if (const absl::Status status = WriteTextFile(config_.report, text); !status.ok()) {
+      Log(LogLevel::kWarning, "--report: {}; the training itself is done", MessageOf(status));
     }
-    fmt::print(file,
-               "{{\"workers\":{},\"steps\":{},\"seconds\":{},\"samples_per_second\":{},"
-               "\"loss\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{}}}\n",
-               config_.workers(), result.steps, result.seconds, result.samples_per_second,
-               result.loss, times[0].compute, times[0].hidden, times[0].exposed, times[0].input);
-    std::fclose(file);
   }
 
   struct Evaluation {

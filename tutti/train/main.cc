@@ -11,6 +11,7 @@
 
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
+#include "tutti/base/text_file.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/collective/communicator.h"
 #include "tutti/train/strategies/strategies.h"
@@ -78,6 +79,14 @@ void CheckRole(const TaskConfig& task, const RunConfig& config) {
         fmt::format("TF_CONFIG has {} tasks that train, but --strategy is local; use --strategy "
                     "allreduce, or unset TF_CONFIG to train alone",
                     trainers));
+  }
+}
+
+// What only the end of the training would find out otherwise.
+void CheckFiles(const RunConfig& config) {
+  for (const auto& [flag, path] : {std::pair("report", config.report), {"trace", config.trace}}) {
+    if (path.empty()) continue;
+    ThrowIfError(WithPrefix(CheckWritable(path), fmt::format("--{}: ", flag)));
   }
 }
 
@@ -159,6 +168,7 @@ int Main(int argc, char** argv, const MainOptions& options,
     if (!FlagsOf(config, options).Parse(argc, argv)) return 0;
     task = ValueOrThrow(TfConfigFromEnvironment());
     if (task) CheckRole(*task, config);
+    if (!task || task->TrainerRank() == 0) CheckFiles(config);
   } catch (const Error& error) {
     std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
     return kUsage;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/base/trace.h"
 #include "tutti/train/agreement.h"
@@ -93,7 +94,9 @@ void WriteWorkerTraces(const RunConfig& config, const RunTrace& trace) {
   for (const std::string& text : texts) longest = std::max(longest, Length(text));
   ChromeTraceWriter writer;
   for (size_t r = 0; r < texts.size(); ++r) AddWorker(int64_t(r), texts[r], longest, writer);
-  ThrowIfError(writer.Write(config.trace));
+  if (const absl::Status status = writer.Write(config.trace); !status.ok()) {
+    Log(LogLevel::kWarning, "--trace: {}; the training goes on without it", MessageOf(status));
+  }
 }
 
 }  // namespace tutti

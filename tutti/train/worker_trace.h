@@ -7,7 +7,7 @@ namespace tutti {
 
 // Writes one Chrome trace of a step of all workers to config.trace: worker 0 writes what the others
 // send it. Their clocks are set by the end of the step, which comes for all at the same time. All
-// workers call it. Throws Error.
+// workers call it. Throws Error if a worker is lost; a file that cannot be written is warned about.
 void WriteWorkerTraces(const RunConfig& config, const RunTrace& trace);
 
 }  // namespace tutti
