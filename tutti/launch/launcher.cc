@@ -18,10 +18,12 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/tf_config.h"
+#include "tutti/launch/job_guard.h"
 #include "tutti/launch/job_output.h"
 #include "tutti/launch/task_process.h"
 
@@ -111,6 +113,8 @@ class Job {
       jobs["worker"][i] = fmt::format("127.0.0.1:{}", ports[size_t(i)]);
     }
     TUTTI_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Make(std::move(jobs)));
+    TUTTI_ASSIGN_OR_RETURN(JobGuard guard, JobGuard::Start());
+    guard_.emplace(std::move(guard));
     const std::string token = RandomToken();
     const std::vector<int> cores = OwnCores();
     for (int i = 0; i < options_.workers; ++i) {
@@ -121,6 +125,7 @@ class Job {
                              {"TUTTI_PROGRESS_FD", "3"}};
       command.cores = ShareOf(cores, i, options_.workers, options_.cores_per_worker);
       TUTTI_ASSIGN_OR_RETURN(TaskProcess process, TaskProcess::Start(command));
+      guard_->Watch(process.pid());
       tasks_.push_back(std::move(process));
     }
     return absl::OkStatus();
@@ -206,6 +211,7 @@ class Job {
       }
     }
     const int code = task.Reap();
+    guard_->Forget(task.pid());
     if (code == 0) return;
     if (failed_ < 0) StartDeadline(options_.grace_seconds);
     // A task that only lost a peer is not the cause, though its end may be seen first.
@@ -248,6 +254,7 @@ class Job {
   const LaunchOptions& options_;
   const std::vector<std::string> roles_;
   JobOutput output_;
+  std::optional<JobGuard> guard_;
   std::vector<TaskProcess> tasks_;
   int failed_ = -1;  // the first that did
   int code_ = 0;
