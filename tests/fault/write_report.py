@@ -1,0 +1,80 @@
+#!/usr/bin/env python3
+"""Writes docs/faults.md from the statistics of the harnesses of faults. Called by scripts/soak.
+
+    tests/fault/write_report.py --commit C --machine M --report docs/faults.md \
+        collective=FILE.json training=FILE.json
+"""
+import argparse
+import datetime
+import json
+import sys
+
+import rounds
+
+PAGE = """# What happens when a process dies
+
+`scripts/soak kills` kills (SIGKILL) and stops (SIGSTOP) processes at random moments, and writes this page. During
+collectives, 2 to 4 processes run operations of all kinds back to back, three under way at a time
+(`tests/fault/collective_rank.cc`); during training, workers train under `tutti run`. A round is right if
+
+- everybody else gets an error that names the struck rank, also ranks that had nothing to do with it: UNAVAILABLE for a
+  kill, DEADLINE_EXCEEDED for a stop,
+- no operation is reported as done without the right data in place,
+- nobody hangs, no process runs on, and no shared memory, file or name stays behind.
+
+The seconds are those from the signal until the last of the others had its error; for training until its message was
+printed. Promised are 1 s for a kill and, for a stop, the 5 s without a sign of life that are the default
+(`silence_seconds`).
+
+| during | among | fault | rounds | right | p50 | p99 | most |
+|---|---|---|---|---|---|---|---|
+{rows}
+
+- date: {date}
+- commit: {commit}
+- machine: {machine}
+- repeat it all with `scripts/soak kills`, or these very rounds with
+
+```sh
+{commands}
+```
+"""
+
+DURING = {"collective": "collectives", "training": "training"}
+AMONG = {"shm": "shared memory", "tcp": "TCP"}
+
+
+def row_of(harness, row):
+    cells = [DURING[harness], AMONG.get(row["case"], row["case"]),
+             *(row[name] for name in ("fault", "rounds", "right", "p50", "p99", "most"))]
+    return "| " + " | ".join(str(cell) for cell in cells) + " |"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--commit", required=True)
+    parser.add_argument("--machine", required=True)
+    parser.add_argument("--report", required=True)
+    parser.add_argument("statistics", nargs="+", metavar="HARNESS=FILE")
+    args = parser.parse_args()
+    rows, commands = [], []
+    for word in args.statistics:
+        harness, _, path = word.partition("=")
+        with open(path, encoding="utf-8") as file:
+            kept = json.load(file)
+        rows += [(harness, row) for row in rounds.statistics(kept["rounds"])]
+        commands += [f"tests/fault/{harness}_faults.py --kills {run['kills']} --stops {run['stops']} "
+                     f"--seed {run['seed']}" for run in kept["runs"]]
+    page = PAGE.format(rows="\n".join(row_of(*entry) for entry in rows), commands="\n".join(commands),
+                       date=datetime.datetime.now(datetime.timezone.utc).date(), commit=args.commit,
+                       machine=args.machine)
+    with open(args.report, "w", encoding="utf-8") as file:
+        file.write(page)
+    right = sum(row["right"] for _, row in rows)
+    total = sum(row["rounds"] for _, row in rows)
+    print(f"{right} of {total} kills and stops as promised; figures in {args.report}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
