@@ -151,6 +151,23 @@ INSTANTIATE_TEST_SUITE_P(All, Results,
                                               std::get<1>(info.param));
                          });
 
+// What the sweep stands on: a trial sees one element that is wrong by little more than rounding.
+TEST(Trial, SeesAWrongElement) {
+  RanksUnderTest ranks(2);
+  ranks.Run([](Communicator& communicator) {
+    std::vector<float> data(5000);
+    TrialPart part({.count = 5000, .salt = 3}, communicator.rank(), 2,
+                   reinterpret_cast<std::byte*>(data.data()), nullptr);
+    part.Fill();
+    ASSERT_TRUE(part.Start(communicator.world()).Wait().ok());
+    ASSERT_TRUE(part.Check().ok()) << part.Check();
+    data[4321] += 4e-6f;
+    const absl::Status status = part.Check();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_NE(MessageOf(status).find("element 4321 of rank"), std::string_view::npos) << status;
+  });
+}
+
 TEST(LargeResults, OrdinaryMemoryGoesWindowByWindow) {
   constexpr int64_t kCount = 1'000'003;
   Job job("loopback", 3, kCount / 3 + 1);
