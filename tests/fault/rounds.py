@@ -4,6 +4,7 @@ A harness gives run_round(what, case, generator), which strikes one process and 
 everybody else had noticed, or raises Wrong. Everything random comes from one seed, which is printed.
 """
 import json
+import math
 import os
 import random
 import signal
@@ -102,6 +103,6 @@ def statistics(done):
         times = sorted(seconds for seconds in all_times if seconds is not None)
         row = {"fault": what, "case": case, "rounds": len(all_times), "right": len(times)}
         for name, share in (("p50", 0.5), ("p99", 0.99), ("most", 1)):
-            row[name] = f"{times[min(len(times) - 1, int(share * len(times)))]:.3f} s" if times else "-"
+            row[name] = f"{times[math.ceil(share * len(times)) - 1]:.3f} s" if times else "-"
         rows.append(row)
     return rows

@@ -13,18 +13,22 @@ import rounds
 
 PAGE = """# What happens when a process dies
 
-`scripts/soak kills` kills (SIGKILL) and stops (SIGSTOP) processes at random moments, and writes this page. During
-collectives, 2 to 4 processes run operations of all kinds back to back, three under way at a time
-(`tests/fault/collective_rank.cc`); during training, workers train under `tutti run`. A round is right if
+The harnesses in `tests/fault` kill (SIGKILL) and stop (SIGSTOP) processes at random moments; `scripts/soak kills` runs
+them and writes this page. What makes a round right is not the same for both:
 
-- everybody else gets an error that names the struck rank, also ranks that had nothing to do with it: UNAVAILABLE for a
-  kill, DEADLINE_EXCEEDED for a stop,
-- no operation is reported as done without the right data in place,
-- nobody hangs, no process runs on, and no shared memory, file or name stays behind.
+- Collectives: 2 to 4 processes run operations of all kinds back to back, three under way at a time
+  (`tests/fault/collective_rank.cc`). Every other rank's operations end with UNAVAILABLE (kill) or DEADLINE_EXCEEDED
+  (stop) that names the struck rank, or with data that was checked and is right. No rank hangs.
+- Training: workers train under `tutti run`. Every other worker prints an error that names the struck rank, and the
+  launcher exits with 128 or more and, after a kill, names the worker. Status codes and data are not looked at here. A
+  stopped worker is killed by the harness once the others have noticed, so the launcher's own way with it is not tried.
 
-The seconds are those from the signal until the last of the others had its error; for training until its message was
-printed. Promised are 1 s for a kill and, for a stop, the 5 s without a sign of life that are the default
-(`silence_seconds`).
+After each round no process of the job may be running, and nothing of Tutti's may be new in /dev/shm or in the folder
+for temporary files, but for the file in which ranks of the collectives meet: a killed rank 0 cannot remove it.
+
+The times are from the signal until the last of the others had its error; for training, until the harness had read its
+message. Promised are 1 s for a kill and, for a stop, the 5 s without a sign of life that are the default
+(`silence_seconds`). A round only fails at ten times that; p99 of few rounds is the longest of them.
 
 | during | among | fault | rounds | right | p50 | p99 | most |
 |---|---|---|---|---|---|---|---|
@@ -33,7 +37,7 @@ printed. Promised are 1 s for a kill and, for a stop, the 5 s without a sign of 
 - date: {date}
 - commit: {commit}
 - machine: {machine}
-- repeat it all with `scripts/soak kills`, or these very rounds with
+- repeat it all with `scripts/soak kills`, or with the seeds of this page (moments differ from run to run):
 
 ```sh
 {commands}
