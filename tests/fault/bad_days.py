@@ -72,6 +72,21 @@ class KilledLauncher(unittest.TestCase):
         self.check_all_end(pids)
 
 
+class StoppedWorker(unittest.TestCase):
+    def test_the_launcher_ends_it(self):
+        """Nobody else kills it: it cannot act on a request to end, and must be ended by force."""
+        job = TrainingJob(BIN, 2, grace=1)
+        try:
+            job.wait_for_steps()
+            pids = job.workers()
+            os.kill(pids[1], signal.SIGSTOP)
+            self.assertGreaterEqual(job.finish(), 128, job.text())
+            self.assertEqual([pid for pid in pids.values() if not has_ended(pid)], [])
+            self.assertRegex(job.text(), r"worker 0 \| .*\brank 1 \(.*\) has given no sign of life for")
+        finally:
+            job.close()
+
+
 class FullDisk(unittest.TestCase):
     def check_trained(self, ended):
         code, text = ended

@@ -25,10 +25,10 @@ def index_of(pid):
 class TrainingJob:
     """Fashion-MNIST on some workers, without an end unless `flags` give one."""
 
-    def __init__(self, bin_folder, workers, flags=(), run_flags=(), environment=None):
+    def __init__(self, bin_folder, workers, flags=(), grace=20, environment=None):
         self.lines = []
         self.pending = b""
-        command = [f"{bin_folder}/tutti", "run", "--workers", str(workers), "--grace", "20", *run_flags, "--",
+        command = [f"{bin_folder}/tutti", "run", "--workers", str(workers), "--grace", str(grace), "--",
                    f"{bin_folder}/fashion_mnist", "--model", "mlp", "--strategy", "allreduce",
                    "--max-steps", "100000000", "--log-every", "20", *flags]
         self.process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)

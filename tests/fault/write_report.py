@@ -21,7 +21,8 @@ them and writes this page. What makes a round right is not the same for both:
   (stop) that names the struck rank, or with data that was checked and is right. No rank hangs.
 - Training: workers train under `tutti run`. Every other worker prints an error that names the struck rank, and the
   launcher exits with 128 or more and, after a kill, names the worker. Status codes and data are not looked at here. A
-  stopped worker is killed by the harness once the others have noticed, so the launcher's own way with it is not tried.
+  stopped worker is killed by the harness once the others have noticed; that the launcher ends one by itself is tried
+  once, in `tests/fault/bad_days.py`.
 
 After each round no process of the job may be running, and nothing of Tutti's may be new in /dev/shm or in the folder
 for temporary files, but for the file in which ranks of the collectives meet: a killed rank 0 cannot remove it.
