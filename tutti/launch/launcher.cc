@@ -8,6 +8,8 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -19,6 +21,7 @@
 #include <cstdio>
 #include <cstring>
 #include <optional>
+#include <set>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
@@ -34,6 +37,7 @@ constexpr int kUsage = 2;
 constexpr int kPeerLost = 128;  // what a task exits with when another one was lost
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr double kTerminateSeconds = 2;  // between SIGTERM and SIGKILL
+constexpr int kPiece = 16 << 10;         // bytes of output taken at once
 
 // Ports that nobody listens on, all different: each is held until all are found.
 absl::StatusOr<std::vector<int>> FreePorts(int count) {
@@ -185,7 +189,7 @@ class Job {
 
   void TakeOutput(size_t index, int fd) {
     TaskProcess& task = tasks_[index];
-    char bytes[16 << 10];
+    char bytes[kPiece];
     const ssize_t count = ::read(fd, bytes, sizeof(bytes));
     if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
       task.ClosePipe(fd);
@@ -203,15 +207,9 @@ class Job {
 
   void TakeEnd(size_t index) {
     TaskProcess& task = tasks_[index];
-    // What it wrote last is still in the pipes; children that it left behind may keep them open.
-    for (const int fd : {task.out(), task.err()}) {
-      pollfd ready = {.fd = fd, .events = POLLIN, .revents = 0};
-      while (fd >= 0 && (fd == task.out() || fd == task.err()) && ::poll(&ready, 1, 0) > 0) {
-        TakeOutput(index, fd);
-      }
-    }
     const int code = task.Reap();
     guard_->Forget(task.pid());
+    for (const int fd : {task.out(), task.err()}) TakeRest(index, fd);
     if (code == 0) return;
     if (failed_ < 0) StartDeadline(options_.grace_seconds);
     // A task that only lost a peer is not the cause, though its end may be seen first.
@@ -219,6 +217,14 @@ class Job {
       failed_ = int(index);
       code_ = code;
     }
+  }
+
+  // What a task that ended left in a pipe: no more than is there at this moment, for what it
+  // started may live outside its process group and write on.
+  void TakeRest(size_t index, int fd) {
+    int bytes = 0;
+    if (fd < 0 || ::ioctl(fd, FIONREAD, &bytes) != 0) return;
+    for (int taken = 0; taken < bytes; taken += kPiece) TakeOutput(index, fd);
   }
 
   void TakeSignal(int signals) {
@@ -286,6 +292,9 @@ int Launch(const LaunchOptions& options) {
   std::vector<std::string> roles;
   for (int i = 0; i < options.workers; ++i) roles.push_back(fmt::format("worker {}", i));
   const int signals = CatchSignals();
+  // What tasks started and left behind becomes a child of this process, so that it can be ended.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const std::set<pid_t> others = ChildrenOfThisProcess();
   Job job(options, std::move(roles));
   if (const absl::Status status = job.Start(*ports); !status.ok()) {
     fmt::print(stderr, "tutti run: {}\n", MessageOf(status));
@@ -293,6 +302,7 @@ int Launch(const LaunchOptions& options) {
     return kUsage;
   }
   const int code = job.Run(signals);
+  EndChildrenExcept(others);
   ::close(signals);
   return code;
 }

@@ -17,8 +17,10 @@ struct LaunchOptions {
 // gets a TF_CONFIG with free ports, the job's token, and its share of this process's cores. Their
 // output comes out line by line, with the role in front; the job's progress is one line. Signals
 // that ask for an end go to all. When a task fails the others may end by themselves for a while,
-// then they are ended; the first cause is told. Nothing is left running, not even when this process
-// is killed.
+// then they are ended; the first cause is told. Nothing is left running, not even what a task
+// started in a session of its own; when this process is killed by SIGKILL tasks and what they
+// started end too, but not what left its task's process group. Makes this process a child
+// subreaper.
 //
 // Returns the exit code: 0, or that of the task that failed first and not for the loss of another
 // (128 + n for signal n), or 2 for options that make no sense (told on stderr).

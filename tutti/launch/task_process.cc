@@ -1,6 +1,7 @@
 #include "tutti/launch/task_process.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -11,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "tutti/base/status.h"
@@ -19,6 +21,7 @@ namespace tutti {
 namespace {
 
 constexpr int kProgressFd = 3;  // in the child
+constexpr int kMostGenerations = 1000;
 
 struct Pipe {
   int read = -1;
@@ -167,17 +170,38 @@ void TaskProcess::Signal(int number) const {
 }
 
 int TaskProcess::Reap() {
+  // What it started and left behind. Before the wait, which gives the number of the group free.
+  ::kill(-pid_, SIGKILL);
   int status = 0;
   while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
   }
   reaped_ = true;
-  // What it started and left behind.
-  ::kill(-pid_, SIGKILL);
   if (WIFSIGNALED(status)) {
     signal_ = WTERMSIG(status);
     return 128 + signal_;
   }
   return WEXITSTATUS(status);
+}
+
+std::set<pid_t> ChildrenOfThisProcess() {
+  std::set<pid_t> children;
+  std::ifstream file(fmt::format("/proc/self/task/{}/children", ::gettid()));
+  for (pid_t child = 0; file >> child;) children.insert(child);
+  return children;
+}
+
+void EndChildrenExcept(const std::set<pid_t>& others) {
+  for (int round = 0; round < kMostGenerations; ++round) {
+    bool any = false;
+    for (const pid_t child : ChildrenOfThisProcess()) {
+      if (others.contains(child)) continue;
+      any = true;
+      ::kill(child, SIGKILL);
+      while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+      }
+    }
+    if (!any) return;
+  }
 }
 
 }  // namespace tutti

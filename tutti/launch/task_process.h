@@ -2,6 +2,7 @@
 
 #include <sys/types.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,8 @@ class TaskProcess {
 
   // To the process and all it started.
   void Signal(int number) const;
-  // After exited() became readable: 0 to 255 of exit, or 128 + n of signal n.
+  // After exited() became readable: 0 to 255 of exit, or 128 + n of signal n. Ends what it left
+  // behind in its process group.
   int Reap();
   bool reaped() const { return reaped_; }
   int signal() const { return signal_; }  // that ended it, or 0
@@ -52,5 +54,11 @@ class TaskProcess {
   bool reaped_ = false;
   int signal_ = 0;
 };
+
+// Children of the calling thread's process that this thread started or, where the process is a
+// child subreaper, that were left to it.
+std::set<pid_t> ChildrenOfThisProcess();
+// Ends all but these by force, and their children in turn when those are left to this process.
+void EndChildrenExcept(const std::set<pid_t>& others);
 
 }  // namespace tutti
