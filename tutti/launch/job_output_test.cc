@@ -1,0 +1,98 @@
+#include "tutti/launch/job_output.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+namespace tutti {
+namespace {
+
+using Stream = JobOutput::Stream;
+
+// Two streams that are no terminals.
+class JobOutputTest : public testing::Test {
+ protected:
+  ~JobOutputTest() override {
+    std::fclose(out_);
+    std::fclose(err_);
+  }
+  static std::string TextOf(std::FILE* file) {
+    std::string text;
+    std::rewind(file);
+    for (int c = std::fgetc(file); c != EOF; c = std::fgetc(file)) text += char(c);
+    return text;
+  }
+
+  std::FILE* out_ = std::tmpfile();
+  std::FILE* err_ = std::tmpfile();
+};
+
+TEST_F(JobOutputTest, LinesComeWholeWithTheirRole) {
+  JobOutput output({"chief", "worker 10"}, out_, err_);
+  output.Take(0, Stream::kOut, "one\ntw");
+  output.Take(1, Stream::kOut, "three\n");
+  output.Take(0, Stream::kErr, "bad\n");
+  output.Take(0, Stream::kOut, "o\n");
+  EXPECT_EQ(TextOf(out_), "chief     | one\nworker 10 | three\nchief     | two\n");
+  EXPECT_EQ(TextOf(err_), "chief     | bad\n");
+}
+
+TEST_F(JobOutputTest, AnUnfinishedLineIsShownAtTheEnd) {
+  {
+    JobOutput output({"a", "b"}, out_, err_);
+    output.Take(0, Stream::kOut, "first");
+    output.Take(1, Stream::kErr, "second");
+    output.Flush(0);
+    EXPECT_EQ(TextOf(out_), "a | first\n");
+  }
+  EXPECT_EQ(TextOf(err_), "b | second\n");
+}
+
+TEST_F(JobOutputTest, KeepsTheLastTwentyLines) {
+  JobOutput output({"a"}, out_, err_);
+  for (int i = 0; i < 50; ++i) output.Take(0, Stream::kOut, fmt::format("{}\n", i));
+  ASSERT_EQ(output.last_lines(0).size(), 20u);
+  EXPECT_EQ(output.last_lines(0).front(), "30");
+  EXPECT_EQ(output.last_lines(0).back(), "49");
+}
+
+TEST_F(JobOutputTest, ALineWithoutEndIsCut) {
+  JobOutput output({"a"}, out_, err_);
+  output.Take(0, Stream::kOut, std::string(100'000, 'x'));
+  EXPECT_EQ(TextOf(out_), "a | " + std::string(100'000, 'x') + "\n");
+}
+
+TEST_F(JobOutputTest, ProgressIsForTerminals) {
+  JobOutput output({"a"}, out_, err_);
+  output.SetProgress("step 1/2");
+  output.Say("done");
+  EXPECT_EQ(TextOf(err_), "done\n");
+}
+
+TEST_F(JobOutputTest, WritesAFileForEachTask) {
+  const std::string folder = testing::TempDir() + fmt::format("job_output_{}", ::getpid());
+  {
+    JobOutput output({"chief", "worker 1"}, out_, err_);
+    ASSERT_TRUE(output.OpenLogs(folder).ok());
+    output.Take(1, Stream::kErr, "bad\nhalf");
+  }
+  std::ifstream file(folder + "/worker-1.log");
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "bad\nhalf\n");
+  EXPECT_TRUE(std::filesystem::exists(folder + "/chief.log"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST_F(JobOutputTest, NamesTheFolderThatCannotBeMade) {
+  JobOutput output({"a"}, out_, err_);
+  const absl::Status status = output.OpenLogs("/dev/null/logs");
+  EXPECT_EQ(std::string(status.message()),
+            "cannot make the folder /dev/null/logs: Not a directory");
+}
+
+}  // namespace
+}  // namespace tutti
