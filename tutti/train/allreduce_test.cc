@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
 #include <functional>
 #include <thread>
 
@@ -270,6 +271,25 @@ TEST_F(AllReduceTraining, ABadLossNamesStepWorkerAndTensor) {
     EXPECT_THAT(error, HasSubstr("step 2: the loss of worker 1 is not finite"));
     EXPECT_THAT(error, HasSubstr("logarithm"));
   }
+}
+
+// The first worker writes, so it decides. A training that is over soon has its last step traced.
+TEST_F(AllReduceTraining, TheFirstWorkerDecidesWhetherToTrace) {
+  const std::string path = ::testing::TempDir() + "first_worker_trace.json";
+  for (const bool first : {true, false}) {
+    std::remove(path.c_str());
+    const auto errors = OnRanks(2, [&](int rank, auto communicator) {
+      RunConfig config = ConfigOf(communicator, 6);
+      config.max_steps = 3;
+      if ((rank == 0) == first) config.trace = path;
+      Train(config, kFloat32);
+    });
+    for (const std::string& error : errors) EXPECT_EQ(error, "");
+    std::FILE* const file = std::fopen(path.c_str(), "r");
+    EXPECT_EQ(file != nullptr, first);
+    if (file != nullptr) std::fclose(file);
+  }
+  std::remove(path.c_str());
 }
 
 }  // namespace

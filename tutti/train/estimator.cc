@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -136,6 +137,7 @@ class Estimator::Impl {
     if (const Node* synchronize = strategy().SynchronizeState(graph_)) {
       session_->RunTargets({}, {synchronize});
     }
+    if (WantsWorkerTraces(config_)) traced_step_ = std::min(kTracedStep, max_steps - 1);
     if (leads()) ShowStart(dataset);
   }
 
@@ -233,7 +235,7 @@ class Estimator::Impl {
     feeds_.clear();
     inputs_.Feed(batch, global_batch, feeds_);
     feeds_.emplace_back(stop_, Tensor::Scalar(StopRequested() ? 1.0f : 0.0f));
-    const bool traced = !config_.trace.empty() && step_ == kTracedStep;
+    const bool traced = step_ == traced_step_;
     RunTrace trace;
     const Output fetches[] = {joint_.loss, joint_.samples, joint_.stop};
     const Node* const targets[] = {train_};
@@ -361,6 +363,7 @@ class Estimator::Impl {
   std::optional<Session> session_;
   std::optional<Evaluation> evaluation_;
   int64_t step_ = 0;
+  int64_t traced_step_ = -1;  // the same on all workers; -1: none
   std::vector<Feed> feeds_;
   Tensor fetched_[3];
 };

@@ -56,7 +56,7 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear", 0.0);
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
-  flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers");
+  flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers, on the first");
   return flags;
 }
 

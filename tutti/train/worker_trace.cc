@@ -84,6 +84,17 @@ int64_t Length(std::string_view text) {
 
 }  // namespace
 
+bool WantsWorkerTraces(const RunConfig& config) {
+  const bool own = !config.trace.empty();
+  if (config.communicator == nullptr) return own;
+  const bool wanted = GatherTexts(*config.communicator, "wants trace", own ? "1" : "0")[0] == "1";
+  if (own && !wanted) {
+    Log(LogLevel::kWarning, "--trace {}: no trace is written; give the flag to worker 0, too",
+        config.trace);
+  }
+  return wanted;
+}
+
 void WriteWorkerTraces(const RunConfig& config, const RunTrace& trace) {
   std::vector<std::string> texts = {Pack(trace, config.role)};
   if (config.communicator != nullptr) {
