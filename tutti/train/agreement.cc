@@ -82,8 +82,16 @@ std::string FirstDifference(const std::vector<Fact>& expected, const std::vector
   return "";
 }
 
+// FNV-1a.
+std::string Digest(std::string_view text) {
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const char byte : text) hash = (hash ^ uint8_t(byte)) * 0x100000001b3;
+  return fmt::format("{:016x}", hash);
+}
+
 void RequireAgreement(collective::Communicator& communicator, const std::vector<Fact>& facts) {
-  const std::vector<std::string> texts = GatherTexts(communicator, "agreement", Pack(facts));
+  const std::string own = Pack({{"version of Tutti", TUTTI_VERSION}}) + Pack(facts);
+  const std::vector<std::string> texts = GatherTexts(communicator, "agreement", own);
   const std::vector<Fact> expected = Unpack(texts[0]);
   for (size_t r = 1; r < texts.size(); ++r) {
     if (texts[r] == texts[0]) continue;

@@ -18,9 +18,12 @@ std::vector<std::string> GatherTexts(collective::Communicator& communicator, std
 // A name and a value that all workers must have alike: {"batch-size", "64"}.
 using Fact = std::pair<std::string, std::string>;
 
-// Throws Error (kInvalidArgument) on every worker unless all have the same facts; it names the
-// worker that differs from worker 0, and the first difference.
+// Throws Error (kInvalidArgument) on every worker unless all have the same facts, and the same
+// version of Tutti; it names the worker that differs from worker 0, and the first difference.
 void RequireAgreement(collective::Communicator& communicator, const std::vector<Fact>& facts);
+
+// A long text as 16 digits, the same on every machine, to be compared as a fact.
+std::string Digest(std::string_view text);
 
 // The first difference between two lists of facts as "batch-size is 32, expected 64"; empty if
 // there is none.

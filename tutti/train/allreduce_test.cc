@@ -217,6 +217,36 @@ TEST_F(AllReduceTraining, WorkersThatDoNotFitAreNamed) {
   }
 }
 
+TEST_F(AllReduceTraining, WorkersWithOtherSchedulesAreNamed) {
+  const auto error_of = [](const std::function<void(RunConfig&)>& change) {
+    return OnRanks(2, [&](int rank, auto communicator) {
+      RunConfig config = ConfigOf(communicator, 6);
+      if (rank == 1) change(config);
+      Train(config, kFloat32);
+    })[0];
+  };
+  EXPECT_THAT(error_of([](RunConfig& config) { config.warmup_steps = 10; }),
+              HasSubstr("worker 1 does not fit worker 0: warmup-steps is 10, expected 0"));
+  EXPECT_THAT(error_of([](RunConfig& config) { config.scale_learning_rate = true; }),
+              HasSubstr("worker 1 does not fit worker 0: scale-learning-rate is on, expected off"));
+}
+
+// The same variables, another computation.
+TEST_F(AllReduceTraining, WorkersWithOtherModelsAreNamed) {
+  const auto errors = OnRanks(2, [](int rank, auto communicator) {
+    const auto model = [&](const Features& batch, Mode mode) {
+      ModelSpec spec = Regression(batch, mode, kFloat32);
+      if (rank == 1) spec.loss = Mul(spec.loss, 2.0f);
+      return spec;
+    };
+    Estimator estimator(model, ConfigOf(communicator, 6));
+    estimator.Train({.input = [] { return Samples(kFloat32).Repeat(); }});
+  });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("worker 1 does not fit worker 0: digest of the graph is "));
+  }
+}
+
 TEST_F(AllReduceTraining, UnevenAndEmptySlicesCount) {
   // 5 samples over 3 workers, batch 2 a worker: 6 positions a step, the last step has fewer.
   const auto few = [] {

@@ -21,6 +21,7 @@
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
+#include "tutti/graph/text_format.h"
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
@@ -175,6 +176,8 @@ class Estimator::Impl {
                                {"seed", fmt::format("{}", config_.seed)},
                                {"max-steps", fmt::format("{}", max_steps)},
                                {"learning-rate", fmt::format("{}", config_.learning_rate)},
+                               {"scale-learning-rate", config_.scale_learning_rate ? "on" : "off"},
+                               {"warmup-steps", fmt::format("{}", config_.warmup_steps)},
                                {"algorithm", config_.algorithm},
                                {"wire", config_.wire},
                                {"samples of the dataset", fmt::format("{}", dataset.samples())},
@@ -184,6 +187,7 @@ class Estimator::Impl {
           fmt::format("variable {}", variable.node->name()),
           fmt::format("{} {}", NameOf(variable.dtype()), variable.shape().ToString()));
     }
+    facts.emplace_back("digest of the graph", Digest(ToText(graph_)));
     return facts;
   }
 
