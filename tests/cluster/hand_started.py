@@ -6,6 +6,7 @@
 import argparse
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -119,6 +120,19 @@ class HandStarted(unittest.TestCase):
 
     def test_models_differ(self):
         self.check_disagreement("--model", "mlp", "cnn", "worker 1 does not fit worker 0: ")
+
+    def test_signal_to_one_worker_stops_all(self):
+        for signalled in (0, 1):
+            cluster = cluster_of(worker=2)
+            tasks = [start(cluster, "worker", i, "--max-steps", "100000000", "--log-every", "1")
+                     for i in (0, 1)]
+            while line := tasks[0].stdout.readline():
+                if line.startswith("step "):
+                    break
+            tasks[signalled].send_signal(signal.SIGTERM)
+            ended = finish(*tasks)
+            self.assertEqual(ended[signalled][0], 128 + signal.SIGTERM, ended[signalled][1])
+            self.assertEqual(ended[1 - signalled][0], 0, ended[1 - signalled][1])
 
     def test_port_in_use(self):
         with socket.socket() as taken:

@@ -223,6 +223,7 @@ class Estimator::Impl {
       if (leads() && config_.log_every > 0 && step_ % config_.log_every == 0) {
         std::fprintf(stderr, "step %lld loss %.6f\n", static_cast<long long>(step_), result.loss);
       }
+      result.stopped = stop;
       if (stop) break;
     }
     if (progress) progress->Finish();
@@ -382,8 +383,7 @@ bool Estimator::leads() const { return impl_->leads(); }
 std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables(); }
 
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
-  estimator.Train(train);
-  if (StopRequested()) return {};
+  if (estimator.Train(train).stopped) return {};
   const Metrics metrics = estimator.Evaluate(eval);
   std::string text;
   for (const auto& [name, value] : metrics) {

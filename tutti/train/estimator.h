@@ -35,6 +35,7 @@ struct TrainResult {
   double loss = 0;  // of the last step
   double seconds = 0;
   double samples_per_second = 0;  // over all workers
+  bool stopped = false;           // by a signal to any worker; the same on all
 };
 
 // Trains and evaluates a model, alone or with other workers, as its RunConfig says; the same
@@ -64,7 +65,8 @@ class Estimator {
   std::unique_ptr<Impl> impl_;
 };
 
-// Trains, evaluates, and prints the metrics: "test accuracy 91.42%  loss 0.2401".
+// Trains, evaluates, and prints the metrics: "test accuracy 91.42%  loss 0.2401". After a training
+// that was stopped there is no evaluation, and no metrics.
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval);
 
 }  // namespace tutti
