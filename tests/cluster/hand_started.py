@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -31,8 +32,8 @@ def cluster_of(**jobs):
     return {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
 
 
-def start(cluster, job, index, *flags, token="secret", config=None):
-    environment = dict(os.environ, TUTTI_JOB_TOKEN=token)
+def start(cluster, job, index, *flags, token="secret", config=None, **variables):
+    environment = dict(os.environ, TUTTI_JOB_TOKEN=token, **variables)
     environment["TF_CONFIG"] = config if config is not None else json.dumps(
         {"cluster": cluster, "task": {"type": job, "index": index}})
     command = [f"{BIN}/fashion_mnist", "--model", "mlp", "--max-steps", "20", "--batch-size", "16",
@@ -107,8 +108,10 @@ class HandStarted(unittest.TestCase):
     def check_disagreement(self, flag, one, other, message):
         cluster = cluster_of(worker=2)
         ended = finish(start(cluster, "worker", 0, flag, one), start(cluster, "worker", 1, flag, other))
+        # Whoever is late learns of it from the other.
+        self.assertIn(1, [code for code, _ in ended])
         for code, text in ended:
-            self.assertEqual(code, 1, text)
+            self.assertIn(code, (1, 128), text)
             self.assertIn(message, text)
 
     def test_batch_sizes_differ(self):
@@ -120,6 +123,17 @@ class HandStarted(unittest.TestCase):
 
     def test_models_differ(self):
         self.check_disagreement("--model", "mlp", "cnn", "worker 1 does not fit worker 0: ")
+
+    def test_only_the_worker_at_fault_exits_as_such(self):
+        cluster = cluster_of(worker=2)
+        with tempfile.TemporaryDirectory() as folder:
+            with open(f"{folder}/train-images-idx3-ubyte", "w", encoding="ascii") as broken:
+                broken.write("no images")
+            ended = finish(start(cluster, "worker", 0),
+                           start(cluster, "worker", 1, TUTTI_DATA=folder))
+        self.assertEqual(ended[1][0], 1, ended[1][1])
+        self.assertEqual(ended[0][0], 128, ended[0][1])
+        self.assertIn("/job:worker/task:1 failed: ", ended[0][1])
 
     def test_signal_to_one_worker_stops_all(self):
         for signalled in (0, 1):

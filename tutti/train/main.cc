@@ -22,6 +22,7 @@ namespace {
 constexpr int kTrainingError = 1;
 constexpr int kUsage = 2;
 constexpr int kPeerLost = 128;
+constexpr std::string_view kFailed = " failed: ";  // between the role and its error
 
 std::atomic<int> stop_signal{0};
 
@@ -126,6 +127,16 @@ int ExitCodeOf(Code code) {
   return code == Code::kUnavailable || code == Code::kDeadlineExceeded ? kPeerLost : kTrainingError;
 }
 
+// Is the error but what another worker's Abort told everybody?
+bool ComesFromPeer(const RunConfig& config, std::string_view error) {
+  if (config.communicator == nullptr) return false;
+  const absl::Status status = config.communicator->status();
+  const std::string verdict(MessageOf(status));
+  return !status.ok() && verdict.find(kFailed) != std::string::npos &&
+         !verdict.starts_with(config.role + std::string(kFailed)) &&
+         error.find(verdict) != std::string_view::npos;
+}
+
 int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& body) {
   try {
     body(config);
@@ -133,17 +144,17 @@ int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& bo
     return signal == 0 ? 0 : 128 + signal;
   } catch (const Error& error) {
     std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
+    if (ComesFromPeer(config, error.what())) return kPeerLost;
     if (config.communicator != nullptr) {
-      config.communicator->Abort(MakeStatus(static_cast<absl::StatusCode>(error.code()),
-                                            "{} failed: {}", config.role,
-                                            std::string_view(error.what())));
+      config.communicator->Abort(MakeStatus(static_cast<absl::StatusCode>(error.code()), "{}{}{}",
+                                            config.role, kFailed, std::string_view(error.what())));
     }
     return ExitCodeOf(error.code());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
     if (config.communicator != nullptr) {
       config.communicator->Abort(
-          Aborted("{} failed: {}", config.role, std::string_view(error.what())));
+          Aborted("{}{}{}", config.role, kFailed, std::string_view(error.what())));
     }
     return kTrainingError;
   }
