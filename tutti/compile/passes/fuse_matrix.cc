@@ -1,4 +1,5 @@
-// MatMul or Conv2D, then a bias, then an activation become one node that oneDNN runs in one go.
+// MatMul or Conv2D, then a bias, then an activation become one node, which oneDNN runs in one go
+// where it can.
 //
 // The bias is BiasAdd, or Add of a vector that is as long as the last dimension. What stands
 // between the steps must have no other reader: neither a fetch, nor a gradient. Gradients of Relu,

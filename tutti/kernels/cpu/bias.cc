@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace tutti::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// y = x + bias, or the positive part of that, in each of `rows` rows.
+// y = x + bias, or the positive part of that, in each of `rows` rows. NaN stays.
 template <bool kRelu>
 void AddBiasTo(const float* x, const float* bias, float* y, int64_t rows, int64_t channels) {
   const hn::ScalableTag<float> d;
@@ -27,12 +27,12 @@ void AddBiasTo(const float* x, const float* bias, float* y, int64_t rows, int64_
     int64_t c = 0;
     for (; c + lanes <= channels; c += lanes) {
       auto sum = hn::Add(hn::LoadU(d, x + c), hn::LoadU(d, bias + c));
-      if constexpr (kRelu) sum = hn::Max(sum, hn::Zero(d));
+      if constexpr (kRelu) sum = hn::IfThenZeroElse(hn::Le(sum, hn::Zero(d)), sum);
       hn::StoreU(sum, d, y + c);
     }
     for (; c < channels; ++c) {
       const float sum = x[c] + bias[c];
-      y[c] = kRelu && !(sum > 0) ? 0 : sum;
+      y[c] = kRelu && sum <= 0 ? 0 : sum;
     }
   }
 }

@@ -15,6 +15,7 @@
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/conv_window.h"
 #include "tutti/kernels/cpu/bias.h"
+#include "tutti/kernels/cpu/conv_activation.h"
 #include "tutti/kernels/cpu/conv_few_channels.h"
 #include "tutti/kernels/cpu/conv_primitive.h"
 #include "tutti/kernels/cpu/register.h"
@@ -127,6 +128,7 @@ class ConvKernel final : public Kernel {
       ctx.SetScratchBytes(few_channels_->scratch_bytes());
       return absl::OkStatus();
     }
+    careful_ = problem.activation.empty() ? nullptr : std::make_unique<ConvActivation>(problem);
     TUTTI_RETURN_IF_ERROR(primitive_.Prepare(problem));
     ctx.SetScratchBytes(primitive_.scratch_bytes());
     return absl::OkStatus();
@@ -134,6 +136,7 @@ class ConvKernel final : public Kernel {
 
   absl::Status Compute(KernelContext& ctx) override {
     if (few_channels_ != nullptr) return few_channels_->Compute(ctx);
+    if (careful_ != nullptr && careful_->MayOverflow(ctx)) return careful_->Compute(ctx);
     const auto data = [&](int role) -> void* {
       return role == kResult ? ctx.output(0).raw() : const_cast<void*>(ctx.input(role).raw());
     };
@@ -148,6 +151,7 @@ class ConvKernel final : public Kernel {
   const Roles roles_;
   const bool depthwise_;
   ConvPrimitive primitive_;
+  std::unique_ptr<ConvActivation> careful_;          // with an activation, for values that it bends
   std::unique_ptr<FewChannelsKernel> few_channels_;  // in place of the primitive, where it is set
 };
 

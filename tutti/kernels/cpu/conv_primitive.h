@@ -65,8 +65,4 @@ class ConvPrimitive {
   size_t scratch_bytes_ = 0;
 };
 
-// Adds the activation `name` ("Relu", "Tanh", ...) to what a primitive does last. False when oneDNN
-// has no such thing. "" adds nothing.
-bool AppendActivation(const std::string& name, dnnl::post_ops& post_ops);
-
 }  // namespace tutti

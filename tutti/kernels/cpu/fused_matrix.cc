@@ -1,12 +1,16 @@
-// MatMul with bias and activation: oneDNN's matmul with post-ops, or, where our own Gemm knows a
-// faster way, that and one pass for bias and Relu. And _Reorder.
+// MatMul with bias and activation: oneDNN's matmul with the bias and one pass for the activation,
+// or, where our own Gemm knows a faster way, that and one pass for bias and Relu. And _Reorder.
+//
+// The activation is the loop of its own op and not a post-op, because eltwise_relu and eltwise_clip
+// of oneDNN turn NaN into a number. The pass reads what was just written: m * n elements beside the
+// m * n * k products.
 #include "tutti/kernels/cpu/fused_matrix.h"
 
 #include "tutti/device/device.h"
 #include "tutti/kernels/cpu/bias.h"
-#include "tutti/kernels/cpu/conv_primitive.h"
 #include "tutti/kernels/cpu/gemm.h"
 #include "tutti/kernels/cpu/onednn.h"
+#include "tutti/kernels/cpu/vector_loops.h"
 
 namespace tutti {
 namespace {
@@ -31,16 +35,13 @@ class FusedMatMulKernel final : public Kernel {
     has_bias_ = ctx.num_inputs() == 3;
     const std::string& activation = ctx.node().attr<std::string>("activation");
     relu_ = activation == "Relu";
+    activation_ = activation.empty() ? nullptr : FindVectorLoops(activation);
     gemm_ = {.m = m, .n = n, .k = k, .transpose_a = ta, .transpose_b = tb};
     by_gemm_ = has_bias_ && (relu_ || activation.empty()) && gemm_.Packs();
     if (by_gemm_) {
       return absl::OkStatus();
     }
     return onednn::Guard([&] {
-      dnnl::primitive_attr attr = onednn::Attr();
-      dnnl::post_ops post_ops;
-      AppendActivation(activation, post_ops);
-      attr.set_post_ops(post_ops);
       const memory::desc a_desc = MatrixDesc(m, k, ta);
       const memory::desc b_desc = MatrixDesc(k, n, tb);
       const memory::desc c_desc = MatrixDesc(m, n, false);
@@ -48,7 +49,7 @@ class FusedMatMulKernel final : public Kernel {
       const dnnl::matmul::desc desc = has_bias_
                                           ? dnnl::matmul::desc(a_desc, b_desc, bias_desc, c_desc)
                                           : dnnl::matmul::desc(a_desc, b_desc, c_desc);
-      const dnnl::matmul::primitive_desc pd(desc, attr, onednn::Engine());
+      const dnnl::matmul::primitive_desc pd(desc, onednn::Attr(), onednn::Engine());
       primitive_ = dnnl::matmul(pd);
       const auto empty = [](const memory::desc& d) { return memory(d, onednn::Engine(), nullptr); };
       args_ = {{DNNL_ARG_SRC, empty(a_desc)},
@@ -67,6 +68,13 @@ class FusedMatMulKernel final : public Kernel {
       AddBiasToRows(ctx.team(), c, ctx.input(2).data<float>(), c, gemm_.m, gemm_.n, relu_);
       return absl::OkStatus();
     }
+    TUTTI_RETURN_IF_ERROR(Multiply(ctx));
+    if (activation_ != nullptr) Activate(ctx);
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Multiply(KernelContext& ctx) {
     return onednn::Guard([&] {
       const auto set = [&](int arg, const void* data) {
         args_.find(arg)->second.set_data_handle(const_cast<void*>(data));
@@ -80,10 +88,17 @@ class FusedMatMulKernel final : public Kernel {
     });
   }
 
- private:
+  void Activate(KernelContext& ctx) const {
+    float* const c = ctx.output(0).data<float>();
+    ctx.team().ParallelFor(gemm_.m * gemm_.n, activation_->grain, [&](int64_t begin, int64_t end) {
+      activation_->unary(c + begin, c + begin, end - begin, {});
+    });
+  }
+
   bool has_bias_ = false;
   bool relu_ = false;
   bool by_gemm_ = false;
+  const VectorLoops* activation_ = nullptr;  // what follows the product; null for nothing
   Gemm gemm_;
   dnnl::matmul primitive_;
   std::unordered_map<int, memory> args_;
