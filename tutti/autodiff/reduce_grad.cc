@@ -9,6 +9,7 @@
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/graph/ops/shape.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -61,12 +62,12 @@ int64_t KnownCount(const Node& node) {
   const Shape& shape = node.input(0).shape();
   if (AxesOf(node).empty()) return shape.elements();
   if (!shape.has_rank()) return -1;
-  int64_t count = 1;
+  std::vector<int64_t> dims;
   for (const int64_t axis : AxesOf(node)) {
     if (shape.dim(int(axis)) == kUnknownDim) return -1;
-    count *= shape.dim(int(axis));
+    dims.push_back(shape.dim(int(axis)));
   }
-  return count;
+  return ProductOf(dims);
 }
 
 void MeanGradient(GradientContext& g) {

@@ -9,7 +9,9 @@
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/strided_range.h"
 #include "tutti/kernels/dynamic_kernel.h"
+#include "tutti/kernels/from_double.h"
 #include "tutti/kernels/indices.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -18,15 +20,6 @@ using Ints = std::vector<int64_t>;
 
 const std::byte* Bytes(const Tensor& tensor) { return static_cast<const std::byte*>(tensor.raw()); }
 std::byte* Bytes(Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
-
-int64_t Product(std::span<const int64_t> dims) {
-  for (const int64_t dim : dims) {
-    if (dim == 0) return 0;
-  }
-  int64_t product = 1;
-  for (const int64_t dim : dims) product *= dim;
-  return product;
-}
 
 absl::StatusOr<int> AxisOf(const KernelContext& context, int rank) {
   const int64_t given = context.node->attr<int64_t>("axis");
@@ -102,8 +95,9 @@ absl::Status Concat(KernelContext& context, const DynamicKernel& kernel, CopyFun
     sum += shape.dim(axis);
   }
   TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, first.WithDim(axis, sum)));
-  const int64_t inner = Product(first.dims().subspan(axis + 1));
-  Columns columns{Product(first.dims().first(axis)), sum * inner, 0, 0,
+  if (context.output(0).elements() == 0) return absl::OkStatus();
+  const int64_t inner = ProductOf(first.dims().subspan(axis + 1));
+  Columns columns{ProductOf(first.dims().first(axis)), sum * inner, 0, 0,
                   SizeOf(context.input(0).dtype())};
   for (int i = 0; i < context.num_inputs(); ++i) {
     columns.part_run = context.input(i).shape().dim(axis) * inner;
@@ -123,14 +117,21 @@ absl::Status Pack(KernelContext& context, const DynamicKernel& kernel, CopyFunct
   }
   TUTTI_RETURN_IF_ERROR(
       kernel.SetShape(context, 0, first.WithInserted(axis, context.num_inputs())));
-  const int64_t inner = Product(first.dims().subspan(axis));
-  Columns columns{Product(first.dims().first(axis)), context.num_inputs() * inner, inner, 0,
+  if (context.output(0).elements() == 0) return absl::OkStatus();
+  const int64_t inner = ProductOf(first.dims().subspan(axis));
+  Columns columns{ProductOf(first.dims().first(axis)), context.num_inputs() * inner, inner, 0,
                   SizeOf(context.input(0).dtype())};
   for (int i = 0; i < context.num_inputs(); ++i) {
     PutColumns(context.team(), copy, columns, context.input(i), context.output(0));
     columns.column += inner;
   }
   return absl::OkStatus();
+}
+
+// Elements between two positions along `axis`. Of an empty tensor, whose other dimensions may
+// multiply to anything, none.
+int64_t InnerOf(const Shape& shape, int axis) {
+  return shape.elements() == 0 ? 0 : ProductOf(shape.dims().subspan(axis + 1));
 }
 
 absl::Status Unpack(KernelContext& context, const DynamicKernel& kernel, CopyFunction copy) {
@@ -140,8 +141,8 @@ absl::Status Unpack(KernelContext& context, const DynamicKernel& kernel, CopyFun
     return InvalidArgument("x is {}; expected {} in dimension {}", x.shape().ToString(),
                            context.num_outputs(), axis);
   }
-  const int64_t inner = Product(x.shape().dims().subspan(axis + 1));
-  Columns columns{Product(x.shape().dims().first(axis)), context.num_outputs() * inner, inner, 0,
+  const int64_t inner = InnerOf(x.shape(), axis);
+  Columns columns{ProductOf(x.shape().dims().first(axis)), context.num_outputs() * inner, inner, 0,
                   SizeOf(x.dtype())};
   for (int i = 0; i < context.num_outputs(); ++i) {
     TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, i, x.shape().WithoutDim(axis)));
@@ -162,8 +163,8 @@ absl::Status TakeParts(KernelContext& context, const DynamicKernel& kernel, Copy
     return InvalidArgument("x is {}; its dimension {} cannot be cut into {} parts of {} in all",
                            x.shape().ToString(), axis, context.num_outputs(), sum);
   }
-  const int64_t inner = Product(x.shape().dims().subspan(axis + 1));
-  Columns columns{Product(x.shape().dims().first(axis)), dim * inner, 0, 0, SizeOf(x.dtype())};
+  const int64_t inner = InnerOf(x.shape(), axis);
+  Columns columns{ProductOf(x.shape().dims().first(axis)), dim * inner, 0, 0, SizeOf(x.dtype())};
   for (int i = 0; i < context.num_outputs(); ++i) {
     TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, i, x.shape().WithDim(axis, size(i))));
     columns.part_run = size(i) * inner;
@@ -333,12 +334,7 @@ void FillWithValue(const Team& team, Tensor& tensor, double value) {
   if (value == 0 && !std::signbit(value)) return Zero(team, tensor);
   VisitDType(tensor.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    T typed;
-    if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-      typed = T(float(value));
-    } else {
-      typed = T(value);
-    }
+    const T typed = FromDouble<T>(value);
     T* const data = tensor.data<T>();
     team.ParallelFor(tensor.elements(), 1 << 16, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) data[i] = typed;

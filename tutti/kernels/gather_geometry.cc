@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "tutti/tensor/product.h"
+
 namespace tutti {
 namespace {
 
@@ -37,7 +39,9 @@ absl::StatusOr<GatherGeometry> StartGather(KernelContext& context, const Dynamic
   TUTTI_ASSIGN_OR_RETURN(const Shape shape, Joined(before, indices.shape().dims(), after));
   TUTTI_RETURN_IF_ERROR(CheckIndices(indices, params.dim(axis), "indices"));
   TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, shape));
-  return GatherGeometry{Product(before), params.dim(axis), Product(after), indices.elements()};
+  // Of an empty result the dimensions may multiply to anything, and there is nothing to do.
+  if (shape.elements() == 0) return GatherGeometry{.dim = params.dim(axis)};
+  return GatherGeometry{ProductOf(before), params.dim(axis), ProductOf(after), indices.elements()};
 }
 
 absl::StatusOr<GatherGeometry> StartGatherGrad(KernelContext& context,
@@ -56,7 +60,8 @@ absl::StatusOr<GatherGeometry> StartGatherGrad(KernelContext& context,
   }
   TUTTI_RETURN_IF_ERROR(CheckIndices(indices, params.dim(axis), "indices"));
   TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, params));
-  return GatherGeometry{Product(before), params.dim(axis), Product(after), indices.elements()};
+  if (wanted.elements() == 0) return GatherGeometry{.dim = params.dim(axis)};
+  return GatherGeometry{ProductOf(before), params.dim(axis), ProductOf(after), indices.elements()};
 }
 
 absl::StatusOr<NdGeometry> StartGatherNd(KernelContext& context, const DynamicKernel& kernel) {
@@ -71,7 +76,8 @@ absl::StatusOr<NdGeometry> StartGatherNd(KernelContext& context, const DynamicKe
   const auto slice = params.dims().subspan(depth);
   TUTTI_ASSIGN_OR_RETURN(const Shape shape, Joined(rows, slice));
   TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, shape));
-  return NdGeometry{params, Product(rows), depth, Product(slice)};
+  return NdGeometry{params, depth == 0 && shape.elements() == 0 ? 0 : ProductOf(rows), depth,
+                    shape.elements() == 0 ? 0 : ProductOf(slice)};
 }
 
 absl::StatusOr<NdGeometry> StartScatterNd(KernelContext& context, const DynamicKernel& kernel) {
@@ -92,7 +98,8 @@ absl::StatusOr<NdGeometry> StartScatterNd(KernelContext& context, const DynamicK
                            shape.ToString());
   }
   TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, shape));
-  return NdGeometry{shape, Product(rows), depth, Product(slice)};
+  return NdGeometry{shape, depth == 0 && wanted.elements() == 0 ? 0 : ProductOf(rows), depth,
+                    wanted.elements() == 0 ? 0 : ProductOf(slice)};
 }
 
 absl::StatusOr<int64_t> SliceStart(const NdGeometry& geometry, const Tensor& indices, int64_t row) {
@@ -103,9 +110,30 @@ absl::StatusOr<int64_t> SliceStart(const NdGeometry& geometry, const Tensor& ind
     if (index < 0 || index >= limit) {
       return BadIndex(indices, row * geometry.depth + i, limit, "indices");
     }
-    slice = slice * limit + index;
+    if (geometry.inner > 0) slice = slice * limit + index;
   }
   return slice * geometry.inner;
+}
+
+absl::StatusOr<OneHotGeometry> StartOneHot(KernelContext& context, const DynamicKernel& kernel) {
+  const Shape& indices = context.input(0).shape();
+  const Node& node = *context.node;
+  OneHotGeometry g{.depth = node.attr<int64_t>("depth"),
+                   .on = node.attr<double>("on_value"),
+                   .off = node.attr<double>("off_value")};
+  if (indices.rank() == kMaxRank) {
+    return InvalidArgument("indices is {}; a tensor has at most {} dimensions", indices.ToString(),
+                           kMaxRank);
+  }
+  TUTTI_ASSIGN_OR_RETURN(const int axis, AxisOf(context, indices.rank() + 1));
+  const auto before = indices.dims().first(axis);
+  const auto after = indices.dims().subspan(axis);
+  TUTTI_ASSIGN_OR_RETURN(const Shape shape, Joined(before, std::span(&g.depth, 1), after));
+  TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, shape));
+  if (indices.elements() == 0) return g;
+  g.outer = ProductOf(before);
+  g.inner = ProductOf(after);
+  return g;
 }
 
 absl::StatusOr<SegmentGeometry> StartSegmentSum(KernelContext& context,
@@ -123,7 +151,7 @@ absl::StatusOr<SegmentGeometry> StartSegmentSum(KernelContext& context,
   TUTTI_ASSIGN_OR_RETURN(const Shape shape, Joined(std::span(&segments, 1), slice));
   TUTTI_RETURN_IF_ERROR(CheckIndices(ids, segments, "ids"));
   TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, shape));
-  return SegmentGeometry{ids.elements(), Product(slice)};
+  return SegmentGeometry{ids.elements(), data.elements() == 0 ? 0 : ProductOf(slice)};
 }
 
 }  // namespace tutti

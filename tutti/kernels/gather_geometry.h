@@ -10,16 +10,6 @@
 // make the output, and see the work as plain numbers.
 namespace tutti {
 
-// The product of dimensions of a tensor that exists.
-inline int64_t Product(std::span<const int64_t> dims) {
-  for (const int64_t dim : dims) {
-    if (dim == 0) return 0;
-  }
-  int64_t product = 1;
-  for (const int64_t dim : dims) product *= dim;
-  return product;
-}
-
 // Gather and GatherGrad: params is [outer, dim, inner], the result [outer, indices, inner].
 struct GatherGeometry {
   int64_t outer = 0;
@@ -44,6 +34,16 @@ absl::StatusOr<NdGeometry> StartGatherNd(KernelContext& context, const DynamicKe
 absl::StatusOr<NdGeometry> StartScatterNd(KernelContext& context, const DynamicKernel& kernel);
 // Where, in elements, the slice of row `row` starts. An error when an index is out of range.
 absl::StatusOr<int64_t> SliceStart(const NdGeometry& geometry, const Tensor& indices, int64_t row);
+
+// OneHot: indices is [outer, inner], the result [outer, depth, inner].
+struct OneHotGeometry {
+  int64_t outer = 0;
+  int64_t depth = 0;
+  int64_t inner = 0;
+  double on = 1;
+  double off = 0;
+};
+absl::StatusOr<OneHotGeometry> StartOneHot(KernelContext& context, const DynamicKernel& kernel);
 
 // UnsortedSegmentSum: data is [rows, inner], the result [segments, inner].
 struct SegmentGeometry {

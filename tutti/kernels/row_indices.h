@@ -1,16 +1,13 @@
 #pragma once
 
 #include "tutti/base/status.h"
+#include "tutti/tensor/product.h"
 #include "tutti/tensor/tensor.h"
 
 namespace tutti {
 
 // Elements of one row: of a tensor without its first dimension. REQUIRES: rank at least 1.
-inline int64_t RowWidth(const Shape& shape) {
-  int64_t width = 1;
-  for (const int64_t dim : shape.dims().subspan(1)) width *= dim;
-  return width;
-}
+inline int64_t RowWidth(const Shape& shape) { return ProductOf(shape.dims().subspan(1)); }
 
 // The row numbers in an int32 or int64 tensor. Refers to the tensor; a plain value otherwise.
 class RowIndices {
@@ -39,7 +36,8 @@ class RowIndices {
 
   // INVALID_ARGUMENT unless `rows` holds one row of `shape` for each index.
   absl::Status CheckRows(const Shape& shape, const Shape& rows) const {
-    if (rows.elements() == size_ * RowWidth(shape)) return absl::OkStatus();
+    // An empty variable may have rows of any width, but none of them is named.
+    if (rows.elements() == (size_ == 0 ? 0 : size_ * RowWidth(shape))) return absl::OkStatus();
     return InvalidArgument("rows is {}; expected {} rows of the variable, which is {}",
                            rows.ToString(), size_, shape.ToString());
   }

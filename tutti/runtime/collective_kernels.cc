@@ -13,6 +13,7 @@
 #include "tutti/graph/ops/collective.h"
 #include "tutti/runtime/collectives.h"
 #include "tutti/runtime/register.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -202,8 +203,8 @@ class AllGatherKernel final : public CollectiveKernel {
       context.completion->NodeDone(context.index, status);
       return;
     }
-    int64_t row_elements = 1;
-    for (int d = 1; d < shape.rank(); ++d) row_elements *= shape.dim(d);
+    // An empty tensor may have rows of any width.
+    const int64_t row_elements = total == 0 ? 0 : ProductOf(shape.dims().subspan(1));
     for (int64_t& count : counts_) count *= row_elements;
     auto* all = static_cast<std::byte*>(context.output(0).raw());
     if (rows.bytes() > 0) {

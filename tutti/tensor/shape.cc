@@ -6,6 +6,7 @@
 
 #include "tutti/base/checked.h"
 #include "tutti/base/status.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 
@@ -71,16 +72,7 @@ bool Shape::IsFullyKnown() const {
   return true;
 }
 
-int64_t Shape::elements() const {
-  if (!IsFullyKnown()) return -1;
-  int64_t product = 1;
-  // A zero anywhere makes the tensor empty, even when the other dimensions multiply past 2^63.
-  for (const int64_t dim : dims()) {
-    if (dim == 0) return 0;
-  }
-  for (const int64_t dim : dims()) product *= dim;
-  return product;
-}
+int64_t Shape::elements() const { return IsFullyKnown() ? ProductOf(dims()) : -1; }
 
 Shape Shape::WithDim(int i, int64_t size) const {
   Shape result = *this;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tutti/base/error.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -44,6 +45,19 @@ TEST(Shape, RefusesWhatCannotBe) {
   EXPECT_FALSE(Shape::Make(negative, &why).has_value());
   EXPECT_EQ(why, "dimension 1 of shape [2, -7] is -7; expected 0 or more, or -1 for unknown");
   EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), Error);
+}
+
+TEST(Shape, MultipliesDimensionsWithoutOverflow) {
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  const auto product = [](std::initializer_list<int64_t> dims) {
+    return ProductOf(std::span(dims.begin(), dims.size()));
+  };
+  EXPECT_EQ(product({}), 1);
+  EXPECT_EQ(product({2, 3, 4}), 24);
+  EXPECT_EQ(product({kHuge, 8}), INT64_MAX);
+  EXPECT_EQ(product({kHuge, 8, 0}), 0);
+  EXPECT_EQ(product({0, kHuge, kHuge}), 0);
+  EXPECT_EQ((Shape{0, kHuge, 8}).elements(), 0);
 }
 
 TEST(Shape, EditsDimensions) {

@@ -6,6 +6,7 @@
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/range_length.h"
 #include "tutti/graph/ops/register.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -38,15 +39,16 @@ absl::StatusOr<Shape> FillInOneDimension(const InferContext& c, const Shape& x, 
                                          bool minus_one_is_meant) {
   int unknown = -1;
   int unknowns = 0;
-  int64_t rest = 1;
+  std::vector<int64_t> known;
   for (int i = 0; i < wanted.rank(); ++i) {
     if (wanted.dim(i) == kUnknownDim) {
       unknown = i;
       ++unknowns;
     } else {
-      rest *= wanted.dim(i);
+      known.push_back(wanted.dim(i));
     }
   }
+  const int64_t rest = ProductOf(known);
   if (unknowns > 1 && minus_one_is_meant) {
     return c.Error("shape has {} dimensions of -1; at most one may be left open", unknowns);
   }

@@ -9,6 +9,7 @@
 #include "tutti/kernels/cpu/fused_matrix.h"
 #include "tutti/kernels/cpu/gemm.h"
 #include "tutti/kernels/cpu/register.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -24,8 +25,8 @@ class MatMulKernel final : public Kernel {
   absl::Status Compute(KernelContext& ctx) override {
     const Shape& c = ctx.output(0).shape();
     const Gemm gemm = GemmOf(ctx.input(0).shape(), c);
-    int64_t batch = 1;
-    for (int i = 0; i + 2 < c.rank(); ++i) batch *= c.dim(i);
+    if (c.elements() == 0) return absl::OkStatus();  // of perhaps very many empty matrices
+    const int64_t batch = ProductOf(c.dims().first(size_t(c.rank()) - 2));
     const float* a_data = ctx.input(0).data<float>();
     const float* b_data = ctx.input(1).data<float>();
     float* c_data = ctx.output(0).data<float>();

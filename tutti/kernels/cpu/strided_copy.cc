@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "tutti/base/checked.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -74,9 +75,7 @@ class Odometer {
 };
 
 int64_t OuterCount(const StridedCopy& copy, int rank) {
-  int64_t count = 1;
-  for (int i = 0; i < rank; ++i) count *= copy.dims[i];
-  return count;
+  return ProductOf(std::span(copy.dims).first(size_t(rank)));
 }
 
 template <typename T>

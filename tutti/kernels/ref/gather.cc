@@ -2,6 +2,7 @@
 
 #include "tutti/device/device.h"
 #include "tutti/kernels/accumulate.h"
+#include "tutti/kernels/from_double.h"
 #include "tutti/kernels/gather_geometry.h"
 #include "tutti/kernels/ref/register.h"
 
@@ -121,38 +122,17 @@ absl::Status GatherLastGrad(KernelContext& context, const DynamicKernel& kernel)
   return absl::OkStatus();
 }
 
-template <typename T>
-T FromDouble(double value) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    return T(float(value));
-  } else {
-    return T(value);
-  }
-}
-
 absl::Status OneHot(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const OneHotGeometry g, StartOneHot(context, kernel));
   const Tensor& indices = context.input(0);
-  const Node& node = *context.node;
-  const int64_t depth = node.attr<int64_t>("depth");
-  const int64_t given = node.attr<int64_t>("axis");
-  const int rank = indices.shape().rank();
-  if (rank == kMaxRank) {
-    return InvalidArgument("indices is {}; a tensor has at most {} dimensions",
-                           indices.shape().ToString(), kMaxRank);
-  }
-  const int axis = int(given < 0 ? given + rank + 1 : given);
-  const Shape shape = indices.shape().WithInserted(axis, depth);
-  TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, shape));
-  const int64_t inner = Product(indices.shape().dims().subspan(axis));
   VisitDType(context.output(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     T* const data = context.output(0).data<T>();
-    std::fill_n(data, shape.elements(), FromDouble<T>(node.attr<double>("off_value")));
-    const T on = FromDouble<T>(node.attr<double>("on_value"));
+    std::fill_n(data, context.output(0).elements(), FromDouble<T>(g.off));
     for (int64_t i = 0; i < indices.elements(); ++i) {
       const int64_t index = IndexAt(indices, i);
-      if (index < 0 || index >= depth) continue;
-      data[(i / inner * depth + index) * inner + i % inner] = on;
+      if (index < 0 || index >= g.depth) continue;
+      data[(i / g.inner * g.depth + index) * g.inner + i % g.inner] = FromDouble<T>(g.on);
     }
   });
   return absl::OkStatus();

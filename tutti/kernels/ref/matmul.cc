@@ -3,6 +3,7 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/ref/accumulator.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -46,8 +47,8 @@ absl::Status MatMulRef(KernelContext& ctx) {
                      .a_column = ta ? a_columns : 1,
                      .b_row = tb ? 1 : b_columns,
                      .b_column = tb ? b_columns : 1};
-  int64_t batch = 1;
-  for (int i = 0; i + 2 < c.shape().rank(); ++i) batch *= c.shape().dim(i);
+  if (c.elements() == 0) return absl::OkStatus();  // of perhaps very many empty matrices
+  const int64_t batch = ProductOf(c.shape().dims().first(size_t(c.shape().rank()) - 2));
   VisitDType(a.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (!std::is_same_v<T, bool>) {

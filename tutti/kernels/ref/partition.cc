@@ -7,6 +7,7 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/gather_geometry.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/tensor/product.h"
 
 namespace tutti {
 namespace {
@@ -219,7 +220,7 @@ class DynamicStitchGradKernel final : public DynamicKernel {
     const Tensor& gradient = context.input(0);
     const int64_t rows = gradient.shape().dim(0);
     const auto slice = gradient.shape().dims().subspan(1);
-    const size_t bytes = size_t(Product(slice)) * SizeOf(gradient.dtype());
+    const size_t bytes = size_t(ProductOf(slice)) * SizeOf(gradient.dtype());
     // The number, over all indices, of the last one that names each row.
     owner_.assign(size_t(rows), -1);
     int64_t number = 0;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tutti/device/device.h"
+#include "tutti/kernels/from_double.h"
 #include "tutti/kernels/indices.h"
 #include "tutti/kernels/random_kernels.h"
 #include "tutti/kernels/ref/register.h"
@@ -19,15 +20,6 @@ double Unit(const RandomStream& stream, uint64_t i) {
   } else {
     constexpr int kBits = std::is_same_v<T, float> ? 24 : std::is_same_v<T, Float16> ? 11 : 8;
     return std::ldexp(double(stream.Word(i) >> (32 - kBits)), -kBits);
-  }
-}
-
-template <typename T>
-T FromDouble(double value) {
-  if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-    return T(float(value));
-  } else {
-    return T(value);
   }
 }
 
