@@ -1,0 +1,98 @@
+#include "tutti/compile/partition.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "tutti/compile/place.h"
+#include "tutti/compile/program_text.h"
+
+namespace tutti {
+namespace {
+
+// The parts of the program in `text`, placed on three devices: for each its device, its text, and
+// which feeds and fetches of the whole it has. "DEVICE" stands for what all names begin with.
+std::string Cut(std::string_view text) {
+  const std::string prefix = "/job:local/task:0";
+  Device zero(prefix + "/cpu:0", 1), one(prefix + "/cpu:1", 1), two(prefix + "/cpu:2", 1);
+  Device* const devices[] = {&zero, &one, &two};
+  const auto program = ParseProgram(text);
+  EXPECT_TRUE(program.ok()) << program.status();
+  const auto placed = Place(*program, devices);
+  EXPECT_TRUE(placed.ok()) << placed.status();
+  const auto parts = CutByDevice(*placed, devices);
+  if (!parts.ok()) return std::string(MessageOf(parts.status()));
+  std::string all;
+  for (const Partition& part : *parts) {
+    all += fmt::format("[{}] feeds {} fetches {}\n{}", part.device->name(),
+                       fmt::join(part.feed_index, ","), fmt::join(part.fetch_index, ","),
+                       ToText(part.program));
+  }
+  for (size_t at = all.find(prefix); at != std::string::npos; at = all.find(prefix, at)) {
+    all.replace(at, prefix.size(), "");
+  }
+  return all;
+}
+
+TEST(Partition, OneDeviceIsOnePart) {
+  EXPECT_EQ(Cut("x = Placeholder() {dtype=float32, shape=[2]}\n"
+                "y = Neg(x)\n"
+                "feed x\n"
+                "fetch y\n"),
+            "[/cpu:0] feeds 0 fetches 0\n"
+            "x = Placeholder() {dtype=float32, shape=[2]} @/cpu:0\n"
+            "y = Neg(x) @/cpu:0\n"
+            "feed x\n"
+            "fetch y\n");
+}
+
+TEST(Partition, AValueCrossesOncePerDevice) {
+  EXPECT_EQ(Cut(R"(
+x = Placeholder() {dtype=float32, shape=[2]}
+a = Neg(x) @/cpu:2
+b = Exp(x) @/cpu:2
+c = Add(a, b)
+feed x
+fetch c
+fetch a
+)"),
+            "[/cpu:0] feeds 0 fetches 0\n"
+            "x = Placeholder() {dtype=float32, shape=[2]} @/cpu:0\n"
+            "x.send = Send(x) {key=\"/cpu:0;/cpu:2;x\"} @/cpu:0\n"
+            "a.recv = Recv() {dtype=float32, key=\"/cpu:2;/cpu:0;a\", shape=[2]} @/cpu:0\n"
+            "b.recv = Recv() {dtype=float32, key=\"/cpu:2;/cpu:0;b\", shape=[2]} @/cpu:0\n"
+            "c = Add(a.recv, b.recv) @/cpu:0\n"
+            "feed x\n"
+            "fetch c\n"
+            "target x.send\n"
+            "[/cpu:2] feeds  fetches 1\n"
+            "x.recv = Recv() {dtype=float32, key=\"/cpu:0;/cpu:2;x\", shape=[2]} @/cpu:2\n"
+            "a = Neg(x.recv) @/cpu:2\n"
+            "b = Exp(x.recv) @/cpu:2\n"
+            "a.send = Send(a) {key=\"/cpu:2;/cpu:0;a\"} @/cpu:2\n"
+            "b.send = Send(b) {key=\"/cpu:2;/cpu:0;b\"} @/cpu:2\n"
+            "fetch a\n"
+            "target a.send\n"
+            "target b.send\n");
+}
+
+TEST(Partition, AControlEdgeCrossesAsAnEmptyMessage) {
+  EXPECT_EQ(Cut(R"(
+a = NoOp()
+b = NoOp() ^a @/cpu:1
+c = NoOp() ^a ^b @/cpu:1
+target c
+)"),
+            "[/cpu:0] feeds  fetches \n"
+            "a = NoOp() @/cpu:0\n"
+            "a.token = Constant() {value=uint8 [0] {}} @/cpu:0\n"
+            "a.done.send = Send(a.token) {key=\"/cpu:0;/cpu:1;a:done\"} ^a @/cpu:0\n"
+            "target a.done.send\n"
+            "[/cpu:1] feeds  fetches \n"
+            "a.done.recv = Recv() {dtype=uint8, key=\"/cpu:0;/cpu:1;a:done\", shape=[0]} @/cpu:1\n"
+            "b = NoOp() ^a.done.recv @/cpu:1\n"
+            "c = NoOp() ^a.done.recv ^b @/cpu:1\n"
+            "target c\n");
+}
+
+}  // namespace
+}  // namespace tutti
