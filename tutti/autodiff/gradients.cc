@@ -124,8 +124,7 @@ class ReversePass {
 
 Output Densify(const GradientValue& gradient, Output x) {
   if (!gradient.sparse()) return gradient.dense;
-  // UnsortedSegmentSum sums repeated rows; with a static first dimension the count is an attribute,
-  // else the rows are scattered into a tensor of x's run-time shape.
+  // ScatterNd sums the rows of an index that stands there several times.
   const Output column = ExpandDims(gradient.indices, -1);
   return ScatterNd(column, gradient.rows, ShapeOf(x, gradient.indices.dtype()));
 }
