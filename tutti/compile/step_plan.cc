@@ -1,6 +1,5 @@
 // From a program to a StepPlan:
-//  1. order    the nodes: graph order, but updates right behind the gradients they apply, and what
-//              starts early (AllReduce) right behind its inputs
+//  1. order    the nodes (order.cc)
 //  2. slots    one per output; Placeholders and Constants are slots only, not nodes of the plan
 //  3. storage  which values live in an arena, which are views of others, which leave the step
 //  4. edges    data, control, and readers before writers of variables
@@ -12,6 +11,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "tutti/compile/order.h"
 #include "tutti/compile/plan_draft.h"
 #include "tutti/device/memory_limit.h"
 #include "tutti/graph/op_def.h"
@@ -69,7 +69,7 @@ class Planner {
   }
 
   absl::StatusOr<std::unique_ptr<StepPlan>> Run() {
-    Order();
+    order_ = OrderOf(graph());
     TUTTI_RETURN_IF_ERROR(MakeNodesAndSlots());
     ChooseStorage();
     AddEdges();
@@ -80,42 +80,6 @@ class Planner {
  private:
   const Graph& graph() const { return *plan_->program.graph; }
   uint32_t SlotOf(Output output) const { return slot_.at(output); }
-
-  // A node's key is its id, but that of an update, or of an op that starts early, is that of the
-  // latest node it must wait for: its inputs, the readers of its variables that were built before
-  // it, and their earlier updates.
-  // Every edge of the plan then goes forward in the order, which the lives of values rely on.
-  void Order() {
-    std::vector<std::pair<int64_t, int64_t>> keys;                // (key, id)
-    std::unordered_map<Output, int64_t, OutputHash> last_access;  // of a variable: largest key
-    std::vector<int64_t> key_of(graph().size());
-    for (const auto& node : graph().nodes()) {
-      int64_t wait = 0;
-      bool pulled = node->def().early;
-      for (int i = 0; i < node->num_inputs(); ++i) {
-        wait = std::max(wait, key_of[node->input(i).node->id()]);
-        if (!node->def().IsVariableInput(i)) continue;
-        pulled = true;
-        if (const auto it = last_access.find(node->input(i)); it != last_access.end()) {
-          wait = std::max(wait, it->second);
-        }
-      }
-      for (const Node* before : node->control_inputs()) {
-        wait = std::max(wait, key_of[before->id()]);
-      }
-      const int64_t key = pulled ? wait : node->id();
-      key_of[node->id()] = key;
-      for (int i = 0; i < node->num_inputs(); ++i) {
-        const Output source = Viewed(node->input(i));
-        if (source.node->op() != "Variable" && !node->def().IsVariableInput(i)) continue;
-        int64_t& last = last_access[source];
-        last = std::max(last, key);
-      }
-      keys.emplace_back(key, node->id());
-    }
-    std::sort(keys.begin(), keys.end());
-    for (const auto& [key, id] : keys) order_.push_back(graph().nodes()[id].get());
-  }
 
   // What `value` is a view of, in the end.
   static Output Viewed(Output value) {
