@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/report.h"
 #include "tutti/base/clock.h"
+#include "tutti/base/cores.h"
 #include "tutti/base/team.h"
 #include "tutti/tutti.h"
 
@@ -35,8 +35,7 @@ double MedianTime(double seconds, const Run& run) {
 }  // namespace
 
 int ThreadsOf(const BenchOptions& options) {
-  return options.threads > 0 ? options.threads
-                             : std::max(1, int(std::thread::hardware_concurrency()));
+  return options.threads > 0 ? options.threads : UsableCores();
 }
 
 void BenchGemm(const BenchOptions& options) {

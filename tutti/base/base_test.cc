@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <numeric>
@@ -7,6 +8,7 @@
 
 #include "tutti/base/cancellation.h"
 #include "tutti/base/checked.h"
+#include "tutti/base/cores.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/base/team.h"
@@ -42,6 +44,22 @@ TEST(Checked, OverflowIsAnAnswer) {
   EXPECT_FALSE(CheckedMul(int64_t{1} << 40, int64_t{1} << 40).has_value());
   EXPECT_FALSE(CheckedAdd(INT64_MAX, 1).has_value());
   EXPECT_EQ(RoundUp(65, 64), 128);
+}
+
+TEST(UsableCores, AreThoseOfTheThread) {
+  cpu_set_t all;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(all), &all), 0);
+  EXPECT_EQ(UsableCores(), CPU_COUNT(&all));
+  int first = 0;
+  while (!CPU_ISSET(size_t(first), &all)) ++first;
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(size_t(first), &one);
+  // On a thread of its own, so that other tests keep their cores.
+  std::thread([&] {
+    ASSERT_EQ(sched_setaffinity(0, sizeof(one), &one), 0);
+    EXPECT_EQ(UsableCores(), 1);
+  }).join();
 }
 
 TEST(Team, CoversEveryIndexOnce) {

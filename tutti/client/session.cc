@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <array>
-#include <thread>
 
+#include "tutti/base/cores.h"
 #include "tutti/base/status.h"
 #include "tutti/base/trace.h"
 #include "tutti/runtime/local_master.h"
@@ -22,7 +22,7 @@ namespace {
 
 int CoresPerDevice(const SessionOptions& options) {
   if (options.cores_per_device > 0) return options.cores_per_device;
-  return std::max(1, int(std::thread::hardware_concurrency()) / options.devices);
+  return std::max(1, UsableCores() / options.devices);
 }
 
 // Calls that complete before they return: an in-process master does.
