@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "tutti/base/cores.h"
 #include "tutti/base/status.h"
 #include "tutti/data/epoch_order.h"
 #include "tutti/data/idx.h"
@@ -74,6 +75,10 @@ class SliceReader final : public DatasetReader {
     for (int64_t i = 0; i < count; ++i) rows_.push_back(RowAt(position + i));
     Columns gathered;
     for (const auto& [name, column] : recipe_->columns) {
+      if (IsView(column)) {
+        gathered.emplace(name, View(column, count));
+        continue;
+      }
       Tensor made(column.dtype(), column.shape().WithDim(0, count));
       const size_t bytes = column.bytes() / size_t(recipe_->samples);
       auto* target = static_cast<std::byte*>(made.raw());
@@ -84,6 +89,27 @@ class SliceReader final : public DatasetReader {
       gathered.emplace(name, std::move(made));
     }
     return gathered;
+  }
+
+  // Rows that lie side by side in memory that kernels can read need no copy. A map function might
+  // write to them, so it gets one.
+  bool IsView(const Tensor& column) const {
+    if (!recipe_->maps.empty() || rows_.empty() || column.bytes() == 0) return false;
+    for (size_t i = 1; i < rows_.size(); ++i) {
+      if (rows_[i] != rows_[i - 1] + 1) return false;
+    }
+    return OffsetOf(column) % kBufferAlignment == 0;
+  }
+  Tensor View(const Tensor& column, int64_t count) const {
+    return Tensor(column.dtype(), column.shape().WithDim(0, count), column.buffer(),
+                  OffsetOf(column));
+  }
+  // Of the first row, in the column's buffer.
+  size_t OffsetOf(const Tensor& column) const {
+    const auto* buffer = static_cast<const std::byte*>(column.buffer()->data());
+    const size_t row_bytes = column.bytes() / size_t(recipe_->samples);
+    return size_t(static_cast<const std::byte*>(column.raw()) - buffer) +
+           size_t(rows_[0]) * row_bytes;
   }
 
   static void CheckCount(const Minibatch& batch) {
@@ -187,7 +213,10 @@ const Columns& Dataset::columns() const { return recipe_->columns; }
 std::unique_ptr<DatasetReader> Dataset::Read(int64_t step) const {
   if (step < 0) ThrowInvalidArgument(fmt::format("Dataset: step {} is negative", step));
   auto reader = std::make_unique<SliceReader>(recipe_, step);
-  if (recipe_->prefetch == 0) return reader;
+  // Where there is one core, nothing can be copied beside what computes; only a map function may
+  // wait for something.
+  const bool useless = recipe_->maps.empty() && UsableCores() == 1;
+  if (recipe_->prefetch == 0 || useless) return reader;
   return MakePrefetchReader(std::move(reader), recipe_->prefetch);
 }
 

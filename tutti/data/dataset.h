@@ -25,6 +25,7 @@ class DatasetReader {
  public:
   virtual ~DatasetReader() = default;
   // This worker's slice of the next global batch. False at the end, when no worker has any more.
+  // Its columns may be views of the dataset's: they are to be read.
   // Throws Error when a map function does, or changes the number of samples.
   virtual bool Next(Minibatch* batch) = 0;
 };
@@ -58,7 +59,7 @@ class Dataset {
   Dataset Map(std::function<Columns(Columns)> function) const;
   // The slice of worker `index` of `count`. Throws Error unless 0 <= index < count.
   Dataset Shard(int index, int count) const;
-  // Reads so many batches ahead, on a thread of the reader's own.
+  // Reads so many batches ahead, on a thread of the reader's own if that can bring anything.
   Dataset Prefetch(int batches) const;
 
   int64_t samples() const;     // of one epoch, over all workers

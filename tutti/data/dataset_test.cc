@@ -163,6 +163,23 @@ TEST(Dataset, KeepsColumnsTogether) {
   }
 }
 
+TEST(Dataset, RowsThatLieSideBySideAreNotCopied) {
+  const Tensor numbers = Numbers(32);
+  const Dataset dataset = Dataset::FromTensors({{"n", numbers}});
+  Minibatch batch;
+  const auto reader = dataset.Batch(16).Shard(1, 2).Read();
+  ASSERT_TRUE(reader->Next(&batch));  // 8 to 15, 64 bytes from the start
+  EXPECT_EQ(batch.columns.at("n").raw(), numbers.data<int64_t>() + 8);
+  // Not on a boundary that kernels can read from; and for a map function, which may write.
+  const auto odd = dataset.Batch(6).Read(1);
+  ASSERT_TRUE(odd->Next(&batch));
+  EXPECT_NE(batch.columns.at("n").raw(), numbers.data<int64_t>() + 6);
+  EXPECT_EQ(ValuesOf(batch.columns.at("n")), std::vector<int64_t>({6, 7, 8, 9, 10, 11}));
+  const auto mapped = dataset.Batch(16).Map([](Columns columns) { return columns; }).Read();
+  ASSERT_TRUE(mapped->Next(&batch));
+  EXPECT_NE(batch.columns.at("n").raw(), numbers.raw());
+}
+
 TEST(Dataset, NothingIsAlsoADataset) {
   EXPECT_TRUE(AllOf(Counted(0).Repeat().Batch(3)).empty());
   EXPECT_TRUE(AllOf(Counted(3).Repeat(0)).empty());
