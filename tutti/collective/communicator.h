@@ -130,7 +130,8 @@ struct CommunicatorStats {
   int64_t bytes = 0;          // of this rank's data in them
   int64_t active_nanos = 0;   // with an operation under way
   int64_t exposed_nanos = 0;  // of these: a caller had nothing else to do
-  // By rank: how long it was the last one whose start of an operation was waited for.
+  // By rank: how much of that time went into waiting for it to start an operation, as the last one
+  // to do so. Time in which several operations wait counts once.
   std::vector<int64_t> waited_nanos;
 };
 
@@ -170,8 +171,8 @@ class Communicator {
   // This rank cannot go on: every operation of every rank ends with `reason`, which names it.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual CommunicatorStats stats() const = 0;
-  // A caller that polls spent so long with nothing else to do.
-  virtual void CountExposed(int64_t nanos) = 0;
+  // A caller that polls has nothing else to do from here on; then it has again.
+  virtual void SetIdle(bool idle) = 0;
 
   // OK, or why no operation can succeed any more.
   virtual absl::Status status() const = 0;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 
+#include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/ranks_under_test.h"
 #include "tutti/collective/reduce.h"
@@ -54,6 +55,43 @@ TEST(Communicator, ManyInFlightWaitedForInAnyOrder) {
       EXPECT_EQ(data[i], Ones(static_cast<int64_t>(data[i].size()), 4.0f * static_cast<float>(i)));
     }
   });
+}
+
+// Rank 0 waits twice at the same time: while it has something else to do, and while it has nothing.
+TEST(Communicator, WaitingCountsOnceAndOnlyWithNothingElseToDo) {
+  RanksUnderTest ranks(2);
+  std::vector<float> data(4, 1), others(4, 1);
+  const auto start = [](Communicator& communicator, float* at, std::string_view key) {
+    return communicator.world().AllReduce(at, 2, kFloat32, {.key = key});
+  };
+  const auto finish = [&](const Handle& handle) {
+    while (!handle.done()) {
+      ranks[0].Poll();
+      ranks[1].Poll();
+    }
+  };
+  const auto wait = [&] {
+    const int64_t until = NowNanos() + 2'000'000;
+    while (NowNanos() < until) ranks[0].Poll();
+  };
+  for (const bool idle : {false, true}) {
+    const Handle a = start(ranks[0], data.data(), "a"), b = start(ranks[0], data.data() + 2, "b");
+    if (idle) ranks[0].SetIdle(true);
+    wait();
+    start(ranks[1], others.data(), "a");
+    finish(a);
+    start(ranks[1], others.data() + 2, "b");
+    finish(b);
+    if (idle) ranks[0].SetIdle(false);
+    const CommunicatorStats stats = ranks[0].stats();
+    if (idle) {
+      EXPECT_GE(stats.waited_nanos[1], 2'000'000);
+      EXPECT_LE(stats.waited_nanos[1], stats.exposed_nanos);
+    } else {
+      EXPECT_EQ(stats.waited_nanos[1], 0);
+      EXPECT_EQ(stats.exposed_nanos, 0);
+    }
+  }
 }
 
 TEST(Communicator, SeveralThreadsMayWait) {

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tutti/base/checked.h"
@@ -245,9 +246,23 @@ CommunicatorStats Engine::stats() const {
   return stats;
 }
 
-void Engine::CountExposed(int64_t nanos) {
+void Engine::SetIdle(bool idle) {
   const Lock lock(links_->mutex);
-  stats_.exposed_nanos += nanos;
+  const int64_t now = NowNanos();
+  if (idle) {
+    if (idle_++ == 0) idle_since_ = now;
+  } else if (--idle_ == 0) {
+    stats_.exposed_nanos += now - idle_since_;
+  }
+}
+
+// `peer` was the last to start the operation.
+void Engine::CountWait(const OpenOperation& operation, int peer) {
+  if (idle_ == 0) return;
+  const int64_t now = NowNanos();
+  const int64_t from = std::max({operation.start_nanos, idle_since_, waited_until_});
+  stats_.waited_nanos[peer] += std::max<int64_t>(0, now - from);
+  waited_until_ = now;
 }
 
 OpenOperation* Engine::Slot(uint64_t id) {
@@ -283,9 +298,7 @@ void Engine::OnShort(const net::Transport::ShortMessage& message) {
       greeting.ok() ? operation->AddGreeting(message.peer, *greeting)
                     : WithPrefix(greeting.status(), transport_->Describe(message.peer) + ": ");
   if (!status.ok()) Disagree(status);
-  if (operation->started() && operation->all_greeted()) {
-    stats_.waited_nanos[message.peer] += NowNanos() - operation->start_nanos;
-  }
+  if (operation->started() && operation->all_greeted()) CountWait(*operation, message.peer);
 }
 
 // Light work of all operations first, by priority; then a slice of the first that has heavy work.

@@ -65,7 +65,7 @@ class Engine {
   // Asks the control plane to end the job with `status`.
   void Abort(const absl::Status& status);
   CommunicatorStats stats() const;
-  void CountExposed(int64_t nanos);
+  void SetIdle(bool idle);
   // Ends every operation, open and future, with `status`. The first call counts.
   void Fail(const absl::Status& status);
   // A rank is gone, as the links themselves cannot tell: what needs it fails.
@@ -91,6 +91,7 @@ class Engine {
   absl::StatusOr<Handle> TryStart(GroupState& group, const Call& call, const CallOptions& options);
   void TellProgress();
   void CountStart(OpenOperation& operation, int64_t bytes);
+  void CountWait(const OpenOperation& operation, int peer);
   OpenOperation* Slot(uint64_t id);  // open or opened; null: too many
   void OnShort(const net::Transport::ShortMessage& message);
   bool RunWork();
@@ -134,6 +135,9 @@ class Engine {
   CommunicatorStats stats_;
   size_t started_ = 0;        // operations that are open and called
   int64_t active_since_ = 0;  // while there are any
+  int idle_ = 0;              // callers that poll and have nothing else to do
+  int64_t idle_since_ = 0;    // while there are any
+  int64_t waited_until_ = 0;  // no time before it is counted as waiting again
   uint64_t sequence_ = 0;
   uint64_t world_sequence_ = 0;
   uint64_t told_sequence_ = 0;  // to the control plane

@@ -43,7 +43,7 @@ class EngineCommunicator final : public Communicator {
   void Wake() override { engine_->Wake(); }
   void Abort(const absl::Status& reason) override { engine_->Abort(reason); }
   CommunicatorStats stats() const override { return engine_->stats(); }
-  void CountExposed(int64_t nanos) override { engine_->CountExposed(nanos); }
+  void SetIdle(bool idle) override { engine_->SetIdle(idle); }
   absl::Status status() const override { return engine_->status(); }
 
  private:

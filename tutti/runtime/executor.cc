@@ -42,11 +42,11 @@ bool Lane::TakeArrivals() {
 void Lane::AwaitArrivalsAndCommunicate() {
   constexpr int64_t kLongest = 100'000'000;  // a missed wake-up costs 0.1 s, not the job
   if (TakeArrivals()) return;
-  const int64_t begin = NowNanos();
+  communicator_->SetIdle(true);
   do {
     if (!communicator_->Poll()) communicator_->WaitForWork(kLongest);
   } while (!TakeArrivals());
-  communicator_->CountExposed(NowNanos() - begin);
+  communicator_->SetIdle(false);
 }
 
 void Lane::Drive(const bool* done) {
