@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -61,6 +62,12 @@ class Handle {
   std::shared_ptr<Impl> impl_;
 };
 
+// How the tuner would do an operation, and how long it thinks that takes.
+struct Forecast {
+  std::string_view algorithm;  // static text
+  double seconds = 0;
+};
+
 // Some of the ranks, in an order of their own. Buffers are given as memory of any kind; memory from
 // Communicator::Allocate saves a copy. Zero counts are fine. Every function starts the operation
 // and returns; mistakes that can be seen at once end the handle at once. Thread-safe.
@@ -97,6 +104,9 @@ class Group {
                           const CallOptions& call = {}) = 0;
   virtual Handle Barrier(const CallOptions& call = {}) = 0;
 
+  // What an operation on so many bytes would take, by the figures of the links; the same on every
+  // rank. Nothing where no link was measured, or there are too many ranks to replay.
+  virtual std::optional<Forecast> Predict(Operation operation, int64_t bytes) const = 0;
   // Which algorithm the tuner takes for an all-reduce of so many bytes, and why, for people: a line
   // per algorithm with its predicted time.
   virtual std::string Explain(Operation operation, int64_t bytes) const = 0;

@@ -101,6 +101,10 @@ Handle EngineGroup::Barrier(const CallOptions& call) {
   return engine_->Start(*state_, {.operation = Operation::kBarrier, .counts = {}}, call);
 }
 
+std::optional<Forecast> EngineGroup::Predict(Operation operation, int64_t bytes) const {
+  return state_->selector().Predict(operation, bytes);
+}
+
 std::string EngineGroup::Explain(Operation operation, int64_t bytes) const {
   return state_->selector().Explain(operation, bytes);
 }

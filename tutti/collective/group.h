@@ -26,6 +26,7 @@ class EngineGroup final : public Group {
   Handle AllToAll(const void* input, void* output, int64_t count, DType dtype,
                   const CallOptions& call) override;
   Handle Barrier(const CallOptions& call) override;
+  std::optional<Forecast> Predict(Operation operation, int64_t bytes) const override;
   std::string Explain(Operation operation, int64_t bytes) const override;
 
  private:

@@ -2,11 +2,13 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
+#include "tutti/collective/communicator.h"
 #include "tutti/collective/greeting.h"
 #include "tutti/collective/schedule.h"
 
@@ -33,6 +35,8 @@ class Selector {
  public:
   virtual ~Selector() = default;
   virtual Choice Choose(Operation operation, int64_t bytes) const = 0;
+  // What it would take; nothing where there are no figures. From any thread.
+  virtual std::optional<Forecast> Predict(Operation operation, int64_t bytes) const = 0;
   // For people: what is chosen, and why.
   virtual std::string Explain(Operation operation, int64_t bytes) const = 0;
 };
@@ -42,6 +46,7 @@ class DefaultSelector final : public Selector {
  public:
   explicit DefaultSelector(const GroupShape& shape);
   Choice Choose(Operation operation, int64_t bytes) const override;
+  std::optional<Forecast> Predict(Operation, int64_t) const override { return std::nullopt; }
   std::string Explain(Operation operation, int64_t bytes) const override;
 
  private:

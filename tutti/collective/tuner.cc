@@ -150,6 +150,13 @@ Choice TunedSelector::Choose(Operation operation, int64_t bytes) const {
   return *chosen;
 }
 
+std::optional<Forecast> TunedSelector::Predict(Operation operation, int64_t bytes) const {
+  if (shape_.ranks > kMostRanks || shape_.ranks == 1) return std::nullopt;
+  const auto candidates = Candidates(operation, bytes);
+  if (candidates.empty()) return std::nullopt;
+  return Forecast{Algorithms()[candidates[0].choice.algorithm.index].name, candidates[0].seconds};
+}
+
 std::string TunedSelector::Explain(Operation operation, int64_t bytes) const {
   if (shape_.ranks > kMostRanks || shape_.ranks == 1) return by_rule_.Explain(operation, bytes);
   const Choice chosen = Choose(operation, bytes);

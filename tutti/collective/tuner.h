@@ -24,6 +24,7 @@ class TunedSelector final : public Selector {
   // `hosts`: the host of each rank of the group.
   TunedSelector(const LinkFigures& figures, std::span<const int> hosts);
   Choice Choose(Operation operation, int64_t bytes) const override;
+  std::optional<Forecast> Predict(Operation operation, int64_t bytes) const override;
   std::string Explain(Operation operation, int64_t bytes) const override;
 
  private:

@@ -52,6 +52,21 @@ TEST(Tuner, ChoosesSomethingForEveryOperationAndSize) {
   }
 }
 
+TEST(Tuner, PredictsWhatTheLinksTake) {
+  const TunedSelector between(kFigures, std::vector<int>{0, 1, 2, 3});
+  const auto small = between.Predict(Operation::kAllReduce, 64);
+  const auto large = between.Predict(Operation::kAllReduce, 64 << 20);
+  ASSERT_TRUE(small && large);
+  EXPECT_EQ(large->algorithm, "ring");
+  // 2(N-1)/N K/B, the latency of six rounds beside it.
+  const double bytes = 1.5 * (64 << 20) * kFigures.socket_byte;
+  EXPECT_GT(large->seconds, bytes);
+  EXPECT_LT(large->seconds, 1.2 * bytes);
+  EXPECT_GT(small->seconds, kFigures.socket_latency);
+  EXPECT_FALSE(TunedSelector(kFigures, std::vector<int>{0}).Predict(Operation::kAllReduce, 64));
+  EXPECT_FALSE(DefaultSelector({.ranks = 2, .hosts = 1}).Predict(Operation::kAllReduce, 64));
+}
+
 TEST(Tuner, Explains) {
   const std::string text =
       TunedSelector(kFigures, std::vector<int>{0, 1, 2, 3}).Explain(Operation::kAllReduce, 1 << 20);
