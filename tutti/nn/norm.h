@@ -24,8 +24,10 @@ struct BatchNormOptions {
 // x [batch, ..., channels] with each channel brought to mean 0 and variance 1 over the batch, then
 // scaled and shifted. Variables "scale", "offset", and the untrained "moving_mean" and
 // "moving_variance" [channels], which the training step updates: Optimizer::Apply takes the updates
-// of the layers that its gradients come from along by itself. To evaluate, build the layer with
-// training = false under a ReuseScope.
+// of the layers that its gradients come from along by itself. With several workers each normalises
+// by its own part of the batch, and the averages move by the mean of what the workers found
+// (Strategy::AggregateState), so that they are the same everywhere. To evaluate, build the layer
+// with training = false under a ReuseScope.
 Output BatchNorm(Input x, const BatchNormOptions& options = {}, std::string_view name = "norm");
 
 // The nodes that update moving averages of `graph`. `users`, unless null, receives for each the

@@ -8,28 +8,21 @@
 
 #include "tutti/base/status.h"
 #include "tutti/collective/communicator.h"
+#include "tutti/train/packed_text.h"
 
 namespace tutti {
 namespace {
 
-constexpr char kEndOfName = '\x1f';
-constexpr char kEndOfFact = '\x1e';
-
 std::string Pack(const std::vector<Fact>& facts) {
-  std::string text;
-  for (const auto& [name, value] : facts) text += name + kEndOfName + value + kEndOfFact;
-  return text;
+  std::vector<Record> records;
+  for (const auto& [name, value] : facts) records.push_back({name, value});
+  return PackRecords(records);
 }
 
 std::vector<Fact> Unpack(const std::string& text) {
   std::vector<Fact> facts;
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t middle = text.find(kEndOfName, begin);
-    const size_t end = text.find(kEndOfFact, begin);
-    if (middle == std::string::npos || end == std::string::npos || middle > end) break;
-    facts.emplace_back(text.substr(begin, middle - begin),
-                       text.substr(middle + 1, end - middle - 1));
-    begin = end + 1;
+  for (const Record& record : UnpackRecords(text)) {
+    if (record.size() == 2) facts.emplace_back(record[0], record[1]);
   }
   return facts;
 }

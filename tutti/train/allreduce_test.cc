@@ -1,18 +1,13 @@
-// Several workers in this process, each with a graph and a session of its own, on a thread of its
-// own, joined by in-process communicators. What they compute together must be what one computes
-// alone on the joined batch.
+// What workers compute together must be what one computes alone on the joined batch.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <thread>
 
 #include "tutti/base/error.h"
-#include "tutti/base/status.h"
 #include "tutti/client/session.h"
-#include "tutti/collective/communicator.h"
 #include "tutti/graph/ops/activation.h"
 #include "tutti/graph/ops/collective.h"
 #include "tutti/graph/ops/control.h"
@@ -24,7 +19,7 @@
 #include "tutti/train/agreement.h"
 #include "tutti/train/estimator.h"
 #include "tutti/train/optimizers.h"
-#include "tutti/train/strategies/strategies.h"
+#include "tutti/train/workers_under_test.h"
 
 namespace tutti {
 namespace {
@@ -34,28 +29,6 @@ using ::testing::HasSubstr;
 class AllReduceTraining : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { RegisterCpuKernels(); }
-
-  // Runs body(rank, communicator) on a thread for each rank. An Error of any rank is given back.
-  static std::vector<std::string> OnRanks(
-      int ranks, const std::function<void(int, std::shared_ptr<collective::Communicator>)>& body) {
-    auto communicators = ValueOrThrow(collective::Communicator::CreateInProcess(ranks));
-    std::vector<std::shared_ptr<collective::Communicator>> shared;
-    for (auto& communicator : communicators) shared.push_back(std::move(communicator));
-    std::vector<std::string> errors(static_cast<size_t>(ranks));
-    std::vector<std::thread> threads;
-    for (int r = 0; r < ranks; ++r) {
-      threads.emplace_back([&, r] {
-        try {
-          body(r, shared[size_t(r)]);
-        } catch (const Error& error) {
-          errors[size_t(r)] = error.what();
-          shared[size_t(r)]->Abort(Aborted("rank {} failed: {}", r, error.what()));
-        }
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    return errors;
-  }
 };
 
 TEST_F(AllReduceTraining, SumsNodesOfAllRanks) {
@@ -146,23 +119,6 @@ ModelSpec Regression(const Features& batch, Mode mode, DType dtype) {
         std::make_shared<Momentum>(MomentumConfig{.learning_rate = 0.05, .momentum = 0.9});
   }
   return spec;
-}
-
-RunConfig ConfigOf(std::shared_ptr<collective::Communicator> communicator, int64_t batch) {
-  RunConfig config;
-  config.program = "test";
-  config.max_steps = 100;
-  config.batch_size = batch;
-  config.seed = 7;
-  config.communicator = communicator;
-  if (communicator == nullptr) {
-    config.strategy_object = MakeLocalStrategy();
-  } else {
-    config.strategy = "allreduce";
-    config.strategy_object =
-        MakeAllReduceStrategy(*communicator, {.buckets = {.first_bytes = 64, .bytes = 256}});
-  }
-  return config;
 }
 
 std::map<std::string, Tensor> Train(const RunConfig& config, DType dtype) {

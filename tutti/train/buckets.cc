@@ -23,14 +23,20 @@ std::vector<GradientBucket> MakeBuckets(std::span<const GradientAndVariable> lis
   for (const size_t i : order) {
     const Output& gradient = list[i].gradient.dense;
     const DType dtype = gradient.dtype();
+    const int64_t bytes = list[i].variable.shape().elements() * int64_t(SizeOf(dtype));
     auto found = open.find(dtype);
+    if (found != open.end() && found->second == 0 && bytes >= options.bytes &&
+        options.first_bytes < options.bytes) {
+      open.erase(found);
+      found = open.end();
+    }
     if (found == open.end()) {
       found = open.emplace(dtype, buckets.size()).first;
       buckets.push_back({.dtype = dtype});
     }
     GradientBucket& bucket = buckets[found->second];
     bucket.entries.push_back(i);
-    bucket.bytes += list[i].variable.shape().elements() * int64_t(SizeOf(dtype));
+    bucket.bytes += bytes;
     const int64_t most = found->second == 0 ? options.first_bytes : options.bytes;
     if (bucket.bytes >= most) open.erase(found);
   }

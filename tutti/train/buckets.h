@@ -18,11 +18,13 @@ struct GradientBucket {
 struct BucketOptions {
   int64_t first_bytes = 64 << 10;  // the first one is small, so that communication begins early
   int64_t bytes = 4 << 20;
+  bool operator==(const BucketOptions&) const = default;
 };
 
 // Divides the dense gradients of `list` in the order in which the reverse pass computes them. A
-// bucket is closed when it has the size it should have; a gradient is never divided. Gradients that
-// are rows, empty, or of unknown shape are left out.
+// bucket is closed when it has the size it should have; a gradient is never divided. The first,
+// where it is to be smaller than the others, takes no gradient that fills one of those by itself.
+// Gradients that are rows, empty, or of unknown shape are left out.
 std::vector<GradientBucket> MakeBuckets(std::span<const GradientAndVariable> list,
                                         const BucketOptions& options);
 

@@ -28,6 +28,22 @@ TEST(MakeBuckets, FollowsTheOrderOfComputationAndTheSizes) {
   EXPECT_EQ(buckets[1].bytes, 128);
 }
 
+TEST(MakeBuckets, TheFirstStaysSmallBesideLargeGradients) {
+  Graph graph;
+  std::vector<GradientAndVariable> list;
+  for (const int64_t elements : {4, 1000, 4}) {
+    const Output variable = Variable(graph, Zeros({elements}));
+    list.push_back({{.dense = Neg(variable)}, variable});
+  }
+  const auto buckets = MakeBuckets(list, {.first_bytes = 64, .bytes = 1024});
+  ASSERT_EQ(buckets.size(), 3u);
+  EXPECT_THAT(buckets[0].entries, ElementsAre(0));
+  EXPECT_THAT(buckets[1].entries, ElementsAre(1));
+  // Where all are to be alike, one is enough.
+  EXPECT_THAT(MakeBuckets(list, {.first_bytes = 1024, .bytes = 1024})[0].entries,
+              ElementsAre(0, 1));
+}
+
 TEST(MakeBuckets, KeepsTypesApartAndLeavesRowsOut) {
   Graph graph;
   const Output a = Variable(graph, Zeros({4}));

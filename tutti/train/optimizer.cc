@@ -35,11 +35,12 @@ Output FindOrMake(Graph& graph, const std::string& name, const Initializer& init
 
 // The updates of moving averages whose layers the gradients come from. Inputs have smaller ids than
 // the nodes that take them, so one walk down finds everything under the gradients.
-void AddStateUpdates(std::span<const GradientAndVariable> list, Graph& graph,
-                     std::vector<const Node*>& updates) {
+std::vector<const Node*> StateUpdatesUnder(std::span<const GradientAndVariable> list,
+                                           const Graph& graph) {
   std::vector<const Node*> users;
   const std::vector<const Node*> candidates = nn::StateUpdates(graph, &users);
-  if (candidates.empty()) return;
+  std::vector<const Node*> updates;
+  if (candidates.empty()) return updates;
   std::vector<bool> under(size_t(graph.size()), false);
   for (const GradientAndVariable& entry : list) {
     for (const Output& part : {entry.gradient.dense, entry.gradient.rows}) {
@@ -55,6 +56,23 @@ void AddStateUpdates(std::span<const GradientAndVariable> list, Graph& graph,
   for (size_t i = 0; i < candidates.size(); ++i) {
     if (users[i] != nullptr && under[size_t(users[i]->id())]) updates.push_back(candidates[i]);
   }
+  return updates;
+}
+
+// The same updates, each an AssignSub, with the changes that `join` makes of theirs.
+std::vector<const Node*> Joined(
+    std::span<const Node* const> updates,
+    const std::function<std::vector<Output>(std::span<const Output>)>& join) {
+  std::vector<Output> changes;
+  for (const Node* update : updates) changes.push_back(update->input(1));
+  const std::vector<Output> joined = join(changes);
+  std::vector<const Node*> made;
+  for (size_t i = 0; i < updates.size(); ++i) {
+    DeviceScope device(updates[i]->input(0).graph(), updates[i]->device());
+    made.push_back(joined[i] == changes[i] ? updates[i]
+                                           : AssignSub(updates[i]->input(0), joined[i]).node);
+  }
+  return made;
 }
 
 }  // namespace
@@ -116,7 +134,9 @@ const Node* Optimizer::Apply(std::span<const GradientAndVariable> list,
     updates.push_back(
         Update({entry.variable, entry.gradient, entry.scale, learning_rate, step}).node);
   }
-  AddStateUpdates(list, graph, updates);
+  std::vector<const Node*> averages = StateUpdatesUnder(list, graph);
+  if (options.join_state && !averages.empty()) averages = Joined(averages, options.join_state);
+  updates.insert(updates.end(), averages.begin(), averages.end());
   if (options.count_step) updates.push_back(AssignAdd(global_step, int64_t{1}).node);
   return Group(graph, updates);
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,6 +30,9 @@ struct UpdateContext {
 
 struct ApplyOptions {
   bool count_step = true;  // add 1 to the global step
+  // Takes what the step subtracts from the moving averages of layers, and gives what to subtract
+  // instead: how a strategy joins the workers'. Not given: as it is.
+  std::function<std::vector<Output>(std::span<const Output>)> join_state = {};
 };
 
 // Changes variables so that a loss falls, in three stages, so that strategies and clipping can act

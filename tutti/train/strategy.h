@@ -19,9 +19,10 @@ struct WorkerStep {
 
 // The same for all workers together.
 struct JointStep {
-  Output loss;     // the mean over all samples; 0 where there are none
-  Output samples;  // float32
-  Output stop;     // how many workers ask for an end
+  Output loss;           // the mean over all samples; 0 where there are none
+  Output samples;        // float32
+  Output stop;           // how many workers ask for an end
+  std::string how = {};  // do gradients travel, for people; the same on all workers
 };
 
 // How a training is spread over processes and devices: a rewrite of the graph at two points. The
@@ -50,6 +51,16 @@ class Strategy {
   virtual std::vector<GradientAndVariable> Aggregate(std::span<const GradientAndVariable> list,
                                                      const WorkerStep& step,
                                                      JointStep* joint) const = 0;
+
+  // What a step subtracts from the moving averages of layers (BatchNorm): the mean over all samples
+  // of what the workers would, so that every worker's averages stay the same, bit by bit. They are
+  // joined in every step rather than at the end, because whoever saves or evaluates in between
+  // wants one state too, and averages over all samples are better than one worker's.
+  virtual std::vector<Output> AggregateState(std::span<const Output> changes,
+                                             const WorkerStep& /*step*/,
+                                             const JointStep& /*joint*/) const {
+    return {changes.begin(), changes.end()};
+  }
 
   // A node that gives all workers the same first state, to be run after Session::Initialize; null
   // where there is nothing to do.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,34 +12,24 @@
 #include "tutti/base/status.h"
 #include "tutti/base/trace.h"
 #include "tutti/train/agreement.h"
+#include "tutti/train/packed_text.h"
 
 namespace tutti {
 namespace {
 
-constexpr char kEndOfField = '\x1f';
-constexpr char kEndOfNode = '\x1e';
+constexpr size_t kFields = 5;  // of a node
 
-// The trace as text, times counted from the end of the step, which all workers share.
+// The role, then the nodes: name, op, start, end, bytes. Times count from the end of the step,
+// which all workers share.
 std::string Pack(const RunTrace& trace, const std::string& role) {
   int64_t end = 0;
   for (const NodeTrace& node : trace.nodes) end = std::max(end, node.end_nanos);
-  std::string text = role + kEndOfNode;
+  std::vector<Record> records = {{role}};
   for (const NodeTrace& node : trace.nodes) {
-    text += fmt::format("{}{}{}{}{}{}{}{}{}{}", node.name, kEndOfField, node.op, kEndOfField,
-                        node.start_nanos - end, kEndOfField, node.end_nanos - end, kEndOfField,
-                        node.bytes, kEndOfNode);
+    records.push_back({node.name, node.op, fmt::format("{}", node.start_nanos - end),
+                       fmt::format("{}", node.end_nanos - end), fmt::format("{}", node.bytes)});
   }
-  return text;
-}
-
-std::vector<std::string_view> Split(std::string_view text, char separator) {
-  std::vector<std::string_view> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const size_t end = std::min(text.find(separator, begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
+  return PackRecords(records);
 }
 
 int64_t Number(std::string_view text) {
@@ -52,32 +43,29 @@ bool IsCollective(std::string_view op) {
 }
 
 // Collectives overlap with what computes, so they have a row of their own.
-void AddWorker(int64_t worker, std::string_view text, int64_t longest, ChromeTraceWriter& writer) {
-  const std::vector<std::string_view> nodes = Split(text, kEndOfNode);
-  writer.NameProcess(worker, fmt::format("worker {} {}", worker, nodes[0]));
+void AddWorker(int64_t worker, std::span<const Record> records, int64_t longest,
+               ChromeTraceWriter& writer) {
+  if (records.empty() || records[0].empty()) return;
+  writer.NameProcess(worker, fmt::format("worker {} {}", worker, records[0][0]));
   writer.NameThread(worker, 0, "compute");
   writer.NameThread(worker, 1, "communication");
-  for (size_t i = 1; i < nodes.size(); ++i) {
-    const std::vector<std::string_view> fields = Split(nodes[i], kEndOfField);
-    if (fields.size() != 5) continue;
-    const int64_t start = longest + Number(fields[2]);
-    writer.Add({.name = std::string(fields[0]),
-                .category = std::string(fields[1]),
+  for (const Record& node : records.subspan(1)) {
+    if (node.size() != kFields) continue;
+    writer.Add({.name = node[0],
+                .category = node[1],
                 .process = worker,
-                .thread = IsCollective(fields[1]) ? 1 : 0,
-                .start_nanos = start,
-                .duration_nanos = Number(fields[3]) - Number(fields[2]),
-                .args = {{"op", std::string(fields[1])}, {"bytes", Number(fields[4])}}});
+                .thread = IsCollective(node[1]) ? 1 : 0,
+                .start_nanos = longest + Number(node[2]),
+                .duration_nanos = Number(node[3]) - Number(node[2]),
+                .args = {{"op", node[1]}, {"bytes", Number(node[4])}}});
   }
 }
 
 // How long before its end the step began.
-int64_t Length(std::string_view text) {
+int64_t Length(std::span<const Record> records) {
   int64_t longest = 0;
-  const std::vector<std::string_view> nodes = Split(text, kEndOfNode);
-  for (size_t i = 1; i < nodes.size(); ++i) {
-    const std::vector<std::string_view> fields = Split(nodes[i], kEndOfField);
-    if (fields.size() == 5) longest = std::max(longest, -Number(fields[2]));
+  for (const Record& node : records) {
+    if (node.size() == kFields) longest = std::max(longest, -Number(node[2]));
   }
   return longest;
 }
@@ -101,10 +89,14 @@ void WriteWorkerTraces(const RunConfig& config, const RunTrace& trace) {
     texts = GatherTexts(*config.communicator, "trace", texts[0]);
   }
   if (!config.leads()) return;
+  std::vector<std::vector<Record>> workers;
   int64_t longest = 0;
-  for (const std::string& text : texts) longest = std::max(longest, Length(text));
+  for (const std::string& text : texts) {
+    workers.push_back(UnpackRecords(text));
+    longest = std::max(longest, Length(workers.back()));
+  }
   ChromeTraceWriter writer;
-  for (size_t r = 0; r < texts.size(); ++r) AddWorker(int64_t(r), texts[r], longest, writer);
+  for (size_t r = 0; r < workers.size(); ++r) AddWorker(int64_t(r), workers[r], longest, writer);
   if (const absl::Status status = writer.Write(config.trace); !status.ok()) {
     Log(LogLevel::kWarning, "--trace: {}; the training goes on without it", MessageOf(status));
   }

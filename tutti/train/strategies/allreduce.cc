@@ -18,6 +18,7 @@
 // after the other, and the sparse update works them off in this order.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "tutti/collective/communicator.h"
@@ -26,12 +27,19 @@
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/state.h"
+#include "tutti/topology/quantity.h"
+#include "tutti/train/bucket_size.h"
 #include "tutti/train/strategies/strategies.h"
 
 namespace tutti {
 namespace {
 
 Output As(Output value, DType dtype) { return value.dtype() == dtype ? value : Cast(value, dtype); }
+
+// A mean over this worker's samples as a sum; 0 where there are none, whatever the mean is then.
+Output Counted(Output mean, Output samples) {
+  return Select(Greater(samples, 0.0f), Mul(mean, As(samples, mean.dtype())), ZerosLike(mean));
+}
 
 // 1 / samples, or 0 where there are none. float64, so that workers follow a process alone closely.
 Output Inverse(Output samples) {
@@ -58,8 +66,10 @@ class AllReduceStrategy final : public Strategy {
                                              JointStep* joint) const override {
     NameScope scope(step.loss.graph(), "allreduce");
     std::vector<GradientAndVariable> summed(list.begin(), list.end());
-    std::vector<GradientBucket> buckets = MakeBuckets(list, options_.buckets);
+    const BucketOptions sizes = options_.buckets ? *options_.buckets : ChosenSizes(list);
+    std::vector<GradientBucket> buckets = MakeBuckets(list, sizes);
     if (buckets.empty()) buckets.push_back({.dtype = kFloat32});
+    joint->how = Describe(buckets, sizes);
     for (size_t b = 0; b < buckets.size(); ++b) {
       SumBucket(buckets[b], b, step, summed, joint);
     }
@@ -72,6 +82,26 @@ class AllReduceStrategy final : public Strategy {
       if (!entry.gradient.empty()) entry = Scaled(entry, scale);
     }
     return summed;
+  }
+
+  std::vector<Output> AggregateState(std::span<const Output> changes, const WorkerStep& step,
+                                     const JointStep& joint) const override {
+    NameScope scope(step.loss.graph(), "allreduce");
+    const Output scale = Inverse(joint.samples);
+    std::map<DType, std::vector<size_t>> by_type;
+    for (size_t i = 0; i < changes.size(); ++i) by_type[changes[i].dtype()].push_back(i);
+    std::vector<Output> joined(changes.begin(), changes.end());
+    for (const auto& [dtype, members] : by_type) {
+      std::vector<Output> weighted;
+      for (const size_t i : members) weighted.push_back(Counted(changes[i], step.samples));
+      const std::vector<Output> sums = AllReduce(
+          weighted,
+          {.key = fmt::format("averages/{}", NameOf(dtype)), .algorithm = options_.algorithm});
+      for (size_t k = 0; k < members.size(); ++k) {
+        joined[members[k]] = Mul(sums[k], As(scale, dtype));
+      }
+    }
+    return joined;
   }
 
   const Node* SynchronizeState(Graph& graph) const override {
@@ -92,6 +122,45 @@ class AllReduceStrategy final : public Strategy {
   }
 
  private:
+  // What the tuner expects of an all-reduce of so many bytes.
+  std::optional<collective::Forecast> Expected(int64_t bytes) const {
+    return communicator_.world().Predict(collective::Operation::kAllReduce, bytes);
+  }
+
+  BucketOptions ChosenSizes(std::span<const GradientAndVariable> list) const {
+    int64_t total = 0;
+    for (const GradientBucket& bucket : MakeBuckets(list, {})) total += bucket.bytes;
+    return ChooseBucketSize(total, [this](int64_t bytes) -> std::optional<double> {
+      const auto expected = Expected(bytes);
+      return expected ? std::optional(expected->seconds) : std::nullopt;
+    });
+  }
+
+  std::string Describe(std::span<const GradientBucket> buckets, const BucketOptions& sizes) const {
+    using topology::FormatBytes;
+    int64_t total = 0, largest = 0;
+    for (const GradientBucket& bucket : buckets) {
+      total += bucket.bytes;
+      largest = std::max(largest, bucket.bytes);
+    }
+    const auto expected = Expected(largest);
+    std::string text = fmt::format(
+        "{} of gradients in {} bucket{}, closed at {}", FormatBytes(double(total)), buckets.size(),
+        buckets.size() == 1 ? "" : "s", FormatBytes(double(sizes.bytes)));
+    if (sizes.first_bytes != sizes.bytes) {
+      text += fmt::format(", the first at {}", FormatBytes(double(sizes.first_bytes)));
+    }
+    if (!options_.algorithm.empty()) {
+      text += fmt::format("; {}, as asked for", options_.algorithm);
+    } else if (expected) {
+      text += fmt::format("; {} for the largest, {}, in {} by the cost model", expected->algorithm,
+                          FormatBytes(double(largest)), topology::FormatSeconds(expected->seconds));
+    } else {
+      text += "; no link was measured";
+    }
+    return text;
+  }
+
   CollectiveOptions Call(std::string key) const {
     return {.key = std::move(key), .algorithm = options_.algorithm, .wire = options_.wire};
   }
@@ -101,10 +170,8 @@ class AllReduceStrategy final : public Strategy {
                  std::vector<GradientAndVariable>& summed, JointStep* joint) const {
     std::vector<Output> values;
     if (number == 0) {
-      const Output counted = Select(Greater(step.samples, 0.0f), As(Differentiated(step), kFloat32),
-                                    ZerosLike(step.samples));
       values = {As(step.samples, bucket.dtype), As(step.stop, bucket.dtype),
-                As(counted, bucket.dtype)};
+                As(Counted(As(step.loss, kFloat32), step.samples), bucket.dtype)};
     }
     const size_t counts = values.size();
     for (const size_t i : bucket.entries) values.push_back(summed[i].gradient.dense);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tutti/train/buckets.h"
@@ -16,9 +17,9 @@ class Communicator;
 std::unique_ptr<Strategy> MakeLocalStrategy();
 
 struct AllReduceOptions {
-  std::string algorithm = "";  // empty: the tuner chooses
-  std::string wire = "as-is";  // as-is, bf16 or fp16
-  BucketOptions buckets = {};
+  std::string algorithm = "";                 // empty: the tuner chooses
+  std::string wire = "as-is";                 // as-is, bf16 or fp16
+  std::optional<BucketOptions> buckets = {};  // not given: what the cost model finds best
 };
 // A mirror of every variable in every worker; gradients are summed by all-reduce of buckets, and
 // every worker makes the same update. The communicator must outlive the strategy.

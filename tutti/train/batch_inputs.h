@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/client/session.h"
+#include "tutti/data/dataset.h"
+#include "tutti/graph/input.h"
+
+namespace tutti {
+
+// Where a batch enters the graph: a placeholder for each of its columns, of the types that the data
+// has, one for the number of samples, and one for the place of the first in the global batch.
+struct BatchInputs {
+  std::map<std::string, Output> columns;
+  Output samples;  // float32 scalar
+  Output first;    // int64 scalar
+
+  BatchInputs() = default;
+  // Of batches like `example`; the names of the placeholders begin with `scope`.
+  BatchInputs(Graph& graph, const Columns& example, std::string_view scope);
+
+  // Adds what feeds them with `batch`.
+  void Feed(const Minibatch& batch, int64_t global_batch, std::vector<tutti::Feed>& feeds) const;
+};
+
+// One sample of a dataset, for the types of its batches. Throws Error when there is none.
+Columns ExampleOf(const Dataset& dataset);
+
+// "image float32 [?, 28, 28, 1], label int32 [?]"
+std::string DescribeTypes(const Columns& columns);
+
+}  // namespace tutti

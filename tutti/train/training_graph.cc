@@ -1,0 +1,76 @@
+#include "tutti/train/training_graph.h"
+
+#include <fmt/format.h>
+
+#include "tutti/base/status.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/graph/text_format.h"
+#include "tutti/nn/variables.h"
+
+namespace tutti {
+namespace {
+
+// A loss that is no number changes nothing, so that what made it can be looked for.
+void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
+  const Output finite =
+      Cast(IsFinite(loss.dtype() == kFloat32 ? loss : Cast(loss, kFloat32)), kFloat32);
+  for (GradientAndVariable& entry : list) {
+    if (!entry.gradient.empty()) entry = Scaled(entry, finite);
+  }
+}
+
+}  // namespace
+
+TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
+                            const Dataset& dataset) {
+  const Strategy& strategy = *config.strategy_object;
+  TrainingGraph training;
+  training.inputs = BatchInputs(graph, ExampleOf(dataset), "input");
+  training.stop = Placeholder(graph, kFloat32, Shape{}, "stop");
+  {
+    VariablePlacementScope placement([&](std::string_view name, DType dtype, const Shape& shape) {
+      return strategy.DeviceOf(name, dtype, shape);
+    });
+    training.spec = model(Features(training.inputs.columns, training.inputs.first), Mode::kTrain);
+  }
+  if (training.spec.optimizer == nullptr) {
+    ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
+  }
+  const Optimizer& optimizer = *training.spec.optimizer;
+  const WorkerStep step = {training.spec.loss, training.inputs.samples, training.stop};
+  auto list = optimizer.Gradients(strategy.Differentiated(step));
+  list = strategy.Aggregate(list, step, &training.joint);
+  ScaleByFinite(training.joint.loss, list);
+  if (training.spec.clip_norm > 0) list = ClipByGlobalNorm(list, training.spec.clip_norm);
+  training.train = optimizer.Apply(list, {.join_state = [&](std::span<const Output> changes) {
+                                     return strategy.AggregateState(changes, step, training.joint);
+                                   }});
+  return training;
+}
+
+std::vector<Fact> FactsOf(const Graph& graph, const TrainingGraph& training,
+                          const RunConfig& config, const Dataset& dataset, int64_t max_steps) {
+  std::vector<Fact> facts = {{"program", config.program},
+                             {"strategy", config.strategy},
+                             {"batch-size", fmt::format("{}", config.batch_size)},
+                             {"seed", fmt::format("{}", config.seed)},
+                             {"max-steps", fmt::format("{}", max_steps)},
+                             {"learning-rate", fmt::format("{}", config.learning_rate)},
+                             {"scale-learning-rate", config.scale_learning_rate ? "on" : "off"},
+                             {"warmup-steps", fmt::format("{}", config.warmup_steps)},
+                             {"algorithm", config.algorithm},
+                             {"wire", config.wire},
+                             {"samples of the dataset", fmt::format("{}", dataset.samples())},
+                             {"columns", DescribeTypes(dataset.columns())}};
+  for (const Output& variable : nn::Variables(graph)) {
+    facts.emplace_back(fmt::format("variable {}", variable.node->name()),
+                       fmt::format("{} {}", NameOf(variable.dtype()), variable.shape().ToString()));
+  }
+  facts.emplace_back("buckets", training.joint.how);
+  facts.emplace_back("digest of the graph", Digest(ToText(graph)));
+  return facts;
+}
+
+}  // namespace tutti

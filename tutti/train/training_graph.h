@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "tutti/data/dataset.h"
+#include "tutti/train/agreement.h"
+#include "tutti/train/batch_inputs.h"
+#include "tutti/train/estimator.h"
+#include "tutti/train/model.h"
+#include "tutti/train/run_config.h"
+
+namespace tutti {
+
+// What a training step needs of its graph: placeholders for the columns of a batch, the model built
+// on them, and the strategy's nodes between gradients and updates.
+struct TrainingGraph {
+  BatchInputs inputs;
+  Output stop;  // placeholder: 1 to ask for an end after this step, else 0
+  ModelSpec spec;
+  JointStep joint;              // what all workers together have
+  const Node* train = nullptr;  // makes the update
+};
+
+// Builds it into `graph`, for batches of `dataset`. Throws Error.
+TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
+                            const Dataset& dataset);
+
+// What all workers must have alike before they train together.
+std::vector<Fact> FactsOf(const Graph& graph, const TrainingGraph& training,
+                          const RunConfig& config, const Dataset& dataset, int64_t max_steps);
+
+}  // namespace tutti
