@@ -6,7 +6,8 @@ The result is a dictionary that JSON can hold; training_report.py makes the sect
 
 import time
 
-from harness import machine
+from harness import collective_network, machine
+from harness import training_network as network
 from harness import training_plan as plan
 from harness.comparison import say, unlike
 from harness.processes import BenchError
@@ -45,9 +46,11 @@ class TrainingComparison:
 
     def run(self):
         before = time.monotonic()
-        for model in plan.MODELS:
+        for model in plan.MODELS if "host" in self._options.parts else ():
             if not self._options.models or model.name in self._options.models:
                 self._contest(model)
+        if "network" in self._options.parts:
+            self._between_hosts()
         self.result["run_seconds"] = time.monotonic() - before
         return self.result
 
@@ -55,6 +58,14 @@ class TrainingComparison:
         say(f"  {text}")
         if text not in self.result["failures"]:
             self.result["failures"].append(text)
+
+    def _between_hosts(self):
+        why = collective_network.refusal()
+        if why:
+            self._fail(f"training between hosts: this machine does not let us make them: {why}")
+            return
+        self.result["network"] = network.run(self._program, min(3, self._options.rounds),
+                                             self._fail)
 
     def _contest(self, model):
         say(f"{model.name}: preparing")

@@ -2,6 +2,7 @@
 
 import statistics
 
+from harness import training_network as network
 from harness import training_plan as plan
 from harness.report import disturbance, spread, table, verdict, versions
 
@@ -168,7 +169,7 @@ Against {workers} workers that train at the same time and know nothing of each o
 One alone leaves the other cores idle, and is without any strategy in every framework.
 
 {gain}
-{failures}### How to repeat it
+{network}{failures}### How to repeat it
 ```sh
 make build
 benchmarks/install-peers torch tensorflow
@@ -196,4 +197,5 @@ def section(result):
         disturbance=disturbance(result), speed=speed_section(result),
         efficiency=efficiency_section(result), misses=misses_section(result),
         gain=gain_section(result),
+        network=network.section(result.get("network"), result["machine"]["cores"]),
         failures=f"### What did not run\n{failures}\n" if failures else "")

@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.dont_write_bytecode = True
 
 from harness import training_jobs as jobs  # noqa: E402
+from harness import training_network as network  # noqa: E402
 from harness import training_plan as plan  # noqa: E402
 from harness import training_report as report  # noqa: E402
 from harness.comparison import unlike  # noqa: E402
@@ -101,6 +102,56 @@ class SectionTest(unittest.TestCase):
     def test_without_figures_of_tutti(self):
         text = report.section(result([figure("torch", [1000.0], "eager"), figure("tutti", [])]))
         self.assertIn("cnn: Tutti has no figure", text)
+
+
+class NetworkTest(unittest.TestCase):
+    def figures(self, **seconds):
+        """A run in which cases took so long; communication is all of it."""
+        cases = {key.replace("_", " "): [{"seconds": value, "communication": value,
+                                          "gradients": f"by {key}"}]
+                 for key, value in seconds.items()}
+        return {"stream": [0.1], "cases": cases}
+
+    def test_communication_is_held_against_the_stream(self):
+        # 1.5 * 50 MB / 100 MB/s = 0.751 s
+        rows = network.rows(self.figures(one_sample=0.8))
+        self.assertEqual(len(rows), 1)
+        self.assertEqual(rows[0][2:], ["2(N-1)/N K/B = 0.751 s", "1.07", "at most 1.15", "met"])
+
+    def test_a_step_may_hide_the_shorter_of_backward_and_communication(self):
+        hidden = self.figures(one_sample=0.8, forward=0.2, local=0.5, step=1.05)
+        self.assertIn("= 1.000 s", network.rows(hidden)[1][2])
+        self.assertEqual(network.rows(hidden)[1][3:], ["1.05", "at most 1.1", "met"])
+        computing = self.figures(one_sample=0.8, forward=0.2, local=2.2, step=2.6)
+        self.assertIn("= 2.200 s", network.rows(computing)[1][2])
+        self.assertEqual(network.rows(computing)[1][5], "**missed**")
+
+    def test_rivals_are_compared(self):
+        rows = network.rows(self.figures(one_sample=0.8, bf16=0.4, flat=0.9, auto=0.5))
+        self.assertEqual([row[3] for row in rows[1:]], ["0.50", "0.56"])
+
+    def test_the_section_says_how_gradients_travelled(self):
+        text = network.section(self.figures(one_sample=0.8, auto=0.5), "2 (x)")
+        for part in ("100.0 MB/s", "- 4 hosts: by one_sample", "of 2 hosts: by auto",
+                     "share 2 (x) cores", "forward (not measured)"):
+            self.assertIn(part, text)
+        self.assertEqual(network.section(None, "2"), "")
+
+    def test_every_rank_gets_its_place(self):
+        case = next(case for case in network.CASES if case.key == "auto")
+        config = json.loads(network.tf_config(case).replace("{rank}", "3"))
+        self.assertEqual(config["task"], {"type": "worker", "index": 3})
+        self.assertEqual(config["cluster"]["worker"],
+                         ["10.77.0.1:4711", "10.77.0.1:4712", "10.77.0.2:4711", "10.77.0.2:4712"])
+
+    def test_ranks_share_the_cores(self):
+        case = network.CASES[0]
+        bind = network.command("train_bench", case, [4, 7])
+        script = bind[bind.index("-c") + 1].replace("exec taskset -c", "echo").replace('"$@"', "")
+        for rank, core in ((0, "4"), (1, "7"), (2, "4")):
+            done = subprocess.run(["sh", "-c", script, "sh", "program"], text=True,
+                                  capture_output=True, env={**os.environ, "NETLAB_RANK": str(rank)})
+            self.assertEqual(done.stdout.strip(), core)
 
 
 class JobTest(unittest.TestCase):

@@ -8,6 +8,8 @@
 // in its samples_per_second. The models are those of peers/models.py.
 #include <tutti/tutti.h>
 
+#include <chrono>
+#include <cstdio>
 #include <random>
 #include <string>
 
@@ -32,6 +34,9 @@ Output Logits(Output images, const std::string& model) {
     for (const int64_t units : {4096, 4096, 1024}) {
       h = nn::Dense(h, units, {.activation = nn::kRelu});
     }
+  } else if (model == "mlp-50mb") {
+    h = nn::Flatten(h);
+    for (int layer = 0; layer < 6; ++layer) h = nn::Dense(h, 1504, {.activation = nn::kRelu});
   } else {
     h = nn::Dense(nn::Flatten(h), 100, {.activation = nn::kRelu});
   }
@@ -47,7 +52,23 @@ Dataset Samples(int64_t count) {
   Tensor labels = Tensor::Zeros(kInt32, {count});
   for (float& value : images.values<float>()) value = pixel(random);
   for (int32_t& value : labels.values<int32_t>()) value = label(random);
-  return Dataset::FromTensors({{"image", images}, {"label", labels}}).Repeat();
+  return Dataset::FromTensors({{"image", images}, {"label", labels}});
+}
+
+// Prints what a pass forward takes, as a line of JSON.
+void TimeForward(Estimator& estimator, const Dataset& samples, const RunConfig& config,
+                 int64_t steps) {
+  using Clock = std::chrono::steady_clock;
+  const EvalSpec spec = {.input = [&] { return samples; },
+                         .batch_size = config.batch_size * config.workers()};
+  estimator.Evaluate(spec);
+  const auto begin = Clock::now();
+  int64_t done = 0;
+  for (; done < steps; done += kBatches) estimator.Evaluate(spec);
+  const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  if (!estimator.leads()) return;
+  std::printf("{\"bench\":\"train\",\"case\":\"forward\",\"value\":%g,\"unit\":\"s\"}\n",
+              seconds / double(done));
 }
 
 }  // namespace
@@ -55,9 +76,12 @@ Dataset Samples(int64_t count) {
 int main(int argc, char** argv) {
   std::string model = "cnn";
   int64_t untimed_steps = 10;
+  int64_t forward_steps = 0;
   Flags flags("");
-  flags.Add("model", &model, "784-100-10, conv32-pool-conv64-pool-dense128-10, or 97 MB of MLP",
-            {"mlp-small", "cnn", "mlp-97mb"});
+  flags.Add("model", &model, "784-100-10, conv32-pool-conv64-pool-dense128-10, or MLPs of so much",
+            {"mlp-small", "cnn", "mlp-50mb", "mlp-97mb"});
+  flags.Add("forward-steps", &forward_steps, "passes forward to time at the end, beside training",
+            0);
   flags.Add("untimed-steps", &untimed_steps, "updates before those that count", 1);
   const MainOptions options = {.summary = "Tells how many samples a second a training takes.",
                                .defaults = {.learning_rate = 0.01},
@@ -68,9 +92,10 @@ int main(int argc, char** argv) {
                                            Sgd({.learning_rate = config.learning_rate}), mode);
     };
     const Dataset samples = Samples(kBatches * config.batch_size * config.workers());
-    const auto input = [&] { return samples; };
+    const auto input = [&] { return samples.Repeat(); };
     Estimator estimator(classifier, config);
     estimator.Train({.input = input, .max_steps = untimed_steps});
     estimator.Train({.input = input, .max_steps = untimed_steps + config.max_steps});
+    if (forward_steps > 0) TimeForward(estimator, samples, config, forward_steps);
   });
 }
