@@ -30,7 +30,8 @@ class Job {
  public:
   Job(const std::string& transport, int size, int64_t most)
       : transport_(transport), ranks_(RanksOver(transport, size)) {
-    const size_t bytes = static_cast<size_t>(most) * static_cast<size_t>(size) * 8 + 2 * kShift;
+    // Counts that vary add up to half a chunk more than one for each rank, at most.
+    const size_t bytes = static_cast<size_t>(most) * static_cast<size_t>(size + 1) * 8 + 2 * kShift;
     for (int r = 0; r < ranks_.size(); ++r) {
       for (auto* memory : {&registered_, &registered_outputs_}) {
         memory->push_back(std::move(ranks_[r].Allocate(bytes)).value());
@@ -47,6 +48,8 @@ class Job {
     SCOPED_TRACE(fmt::format("{} over {}, {}{}", Describe(trial, size()), transport_,
                              registered ? "registered" : "ordinary", aligned ? "" : ", unaligned"));
     const size_t shift = aligned ? kShift : kShift + SizeOf(trial.dtype);
+    ASSERT_LE(shift + static_cast<size_t>(ElementsOf(trial, size())) * SizeOf(trial.dtype),
+              ordinary_[0].size());
     std::vector<std::unique_ptr<TrialPart>> parts(static_cast<size_t>(size()));
     ranks_.Run([&](Communicator& communicator) {
       const auto r = static_cast<size_t>(communicator.rank());
