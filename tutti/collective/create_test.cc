@@ -99,6 +99,22 @@ TEST_P(CreateTest, AllAlgorithmsSum) {
   }
 }
 
+// Memory of a communicator may outlive it, and keeps the links open.
+TEST_P(CreateTest, ARankThatLeftIsMissedThoughItsMemoryLives) {
+  for (const int leaver : {0, 1}) {
+    RanksUnderTest ranks = Ranks(2, GetParam());
+    auto memory = ranks[leaver].Allocate(1 << 16);
+    ASSERT_TRUE(memory.ok()) << memory.status();
+    ranks.Drop(leaver);
+    std::vector<float> data(1000, 1);
+    const absl::Status status =
+        ranks[1 - leaver].world().AllReduce(data.data(), 1000, kFloat32).Wait();
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+    EXPECT_THAT(std::string(MessageOf(status)),
+                HasSubstr("rank " + std::to_string(leaver) + " left the job"));
+  }
+}
+
 TEST_P(CreateTest, RanksThatDisagreeAllLearnOfIt) {
   RanksUnderTest ranks = Ranks(4, GetParam());
   ranks.Run([](Communicator& communicator) {

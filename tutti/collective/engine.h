@@ -70,6 +70,8 @@ class Engine {
   void Fail(const absl::Status& status);
   // A rank is gone, as the links themselves cannot tell: what needs it fails.
   void Left(int peer, const absl::Status& status);
+  // A rank left on purpose. What it sent before may come yet; what needs it fails after a moment.
+  void Leaves(int peer, const absl::Status& status);
   absl::Status status() const;
   // Ends what is open with CANCELLED, and the service thread. The control plane is not called after
   // it.
@@ -113,6 +115,7 @@ class Engine {
   void Lost(int peer, const absl::Status& status);  // reports a lost rank, or a failure (-1)
   void Disagree(const absl::Status& status) { Lost(-1, status); }
   void Report(int peer, const absl::Status& status);
+  void MissLeavers(int64_t now);
   void WarnIfLate(OpenOperation* operation, int64_t now);
 
   const std::shared_ptr<Links> links_;
@@ -152,6 +155,11 @@ class Engine {
   int64_t verdict_deadline_ = 0;
   std::vector<absl::Status> broken_;              // by rank
   std::vector<net::Transport::BrokenLink> gone_;  // to be looked at
+  struct Leaver {
+    net::Transport::BrokenLink link;
+    int64_t missed_nanos = 0;  // from when on it counts as gone
+  };
+  std::vector<Leaver> leavers_;
 
   std::condition_variable changed_;  // an operation is done, or the driver has left
   bool driven_ = false;

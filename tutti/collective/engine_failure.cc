@@ -13,6 +13,8 @@ namespace {
 // The control plane promises a verdict within half a second; this is for the case that it is lost
 // as well.
 constexpr int64_t kVerdictNanos = 2'000'000'000;
+// How long what a rank sent before it left may take to come.
+constexpr int64_t kUnderWayNanos = 1'000'000'000;
 
 }  // namespace
 
@@ -43,6 +45,19 @@ void Engine::Left(int peer, const absl::Status& status) {
     gone_.push_back({peer, status});
   }
   transport_->Wake();
+}
+
+void Engine::Leaves(int peer, const absl::Status& status) {
+  const Lock lock(links_->mutex);
+  leavers_.push_back({{peer, status}, NowNanos() + kUnderWayNanos});
+}
+
+// The links may be whole: memory that somebody still holds keeps them alive.
+void Engine::MissLeavers(int64_t now) {
+  const auto missed = std::partition(leavers_.begin(), leavers_.end(),
+                                     [&](const Leaver& one) { return now < one.missed_nanos; });
+  for (auto one = missed; one != leavers_.end(); ++one) OnBroken(one->link);
+  leavers_.erase(missed, leavers_.end());
 }
 
 void Engine::OnError(OpenOperation* operation) {
@@ -113,9 +128,13 @@ void Engine::WarnIfLate(OpenOperation* operation, int64_t now) {
   for (int rank : ranks) {
     names += (names.empty() ? "" : ", ") + transport_->Describe(rank);
   }
-  Log(LogLevel::kWarning, "{} has waited {:.0f} s for {}; {} alive", operation->Name(),
+  // With a control plane, who died or left is known before anybody is late.
+  const std::string_view alive = control_ == nullptr ? ""
+                                 : ranks.size() == 1 ? "; it is alive"
+                                                     : "; they are alive";
+  Log(LogLevel::kWarning, "{} has waited {:.0f} s for {}{}", operation->Name(),
       static_cast<double>(now - operation->seen_nanos) / 1e9,
-      names.empty() ? "its own work" : names, ranks.size() == 1 ? "it is" : "they are");
+      names.empty() ? "its own work" : names, alive);
 }
 
 }  // namespace tutti::collective

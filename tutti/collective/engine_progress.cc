@@ -139,6 +139,7 @@ void Engine::Idle() {
     report_due_ = true;
     return;
   }
+  MissLeavers(now);
   for (const auto& [id, operation] : open_) WarnIfLate(operation, now);
 }
 

@@ -18,6 +18,7 @@ class StarControl final : public Control {
   // Verdicts go to the engine, which outlives this.
   void Serve(Engine* engine) {
     star_->OnFailure([engine](int, const absl::Status& status) { engine->Fail(status); });
+    star_->OnLeft([engine](int rank, const absl::Status& status) { engine->Leaves(rank, status); });
   }
 
   void ReportLost(int rank, const absl::Status& status) override {

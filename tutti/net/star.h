@@ -67,6 +67,11 @@ class Star {
   // ReportLost).
   using FailureCallback = std::function<void(int rank, const absl::Status& status)>;
   virtual void OnFailure(FailureCallback callback) = 0;
+  // Called for every rank that left on purpose, also for those that had before, and only for these.
+  // From the star's thread, with no lock held. What such a rank sent over other links may still be
+  // under way.
+  using LeftCallback = std::function<void(int rank, const absl::Status& status)>;
+  virtual void OnLeft(LeftCallback callback) = 0;
   // A data link to the rank broke. The verdict follows through OnFailure within half a second: rank
   // 0's, or this one if rank 0 says nothing.
   virtual void ReportLost(int rank, const absl::Status& status) = 0;

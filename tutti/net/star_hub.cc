@@ -89,6 +89,7 @@ void StarHub::OnLeave(int rank) {
   left.rank = rank;
   SendToAll(left);
   FailOpenCall(LeftStatus(rank));
+  TellLeft(rank);
 }
 
 void StarHub::Tick() {

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <utility>
+
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
 
@@ -73,6 +75,24 @@ void StarMember::OnFailure(FailureCallback callback) {
   loop_->Post([callback = std::move(callback), verdict = *verdict_] {
     callback(verdict.first, verdict.second);
   });
+}
+
+void StarMember::OnLeft(LeftCallback callback) {
+  const std::lock_guard lock(mutex_);
+  left_callback_ = std::move(callback);
+  for (const int rank : std::exchange(left_before_, {})) {
+    loop_->Post([this, rank] { TellLeft(rank); });
+  }
+}
+
+void StarMember::TellLeft(int rank) {
+  LeftCallback callback;
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_callback_ == nullptr) left_before_.push_back(rank);
+    callback = left_callback_;
+  }
+  if (callback != nullptr) callback(rank, LeftStatus(rank));
 }
 
 void StarMember::Conclude(int rank, const absl::Status& status) {

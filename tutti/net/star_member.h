@@ -35,6 +35,7 @@ class StarMember : public Star {
   absl::StatusOr<std::vector<std::string>> AllGather(std::string_view own) override;
   absl::StatusOr<std::string> Broadcast(std::string_view own) override;
   void OnFailure(FailureCallback callback) override;
+  void OnLeft(LeftCallback callback) override;
   void ReportLost(int rank, const absl::Status& status) override;
   void ReportFailure(const absl::Status& status) override;
   void SetProgress(uint64_t counter) override;
@@ -59,6 +60,7 @@ class StarMember : public Star {
   bool concluded() const { return concluded_; }
   // The first cause is known. Later ones are ignored.
   void Conclude(int rank, const absl::Status& status);
+  void TellLeft(int rank);
   void FinishCall(ControlMessage result);
   void SetProgressOf(int rank, uint64_t counter);
   uint64_t own_progress() const;
@@ -87,6 +89,8 @@ class StarMember : public Star {
   std::optional<ControlMessage> result_;  // of the call under way
   std::optional<std::pair<int, absl::Status>> verdict_;
   FailureCallback callback_;
+  LeftCallback left_callback_;
+  std::vector<int> left_before_;  // there was a callback
   std::vector<uint64_t> progress_;
 };
 

@@ -59,7 +59,7 @@ void StarSpoke::OnMessage(ControlMessage message) {
     case Type::kLeft:
       if (!rank_fits) break;
       left_[static_cast<size_t>(message.rank)] = true;
-      return;
+      return TellLeft(message.rank);
     case Type::kLeave:
       return OnHubLeft();
     default:
@@ -77,6 +77,7 @@ void StarSpoke::OnHubLeft() {
     result.number = std::exchange(open_call_, 0);
     FinishCall(std::move(result));
   }
+  TellLeft(0);
 }
 
 void StarSpoke::CutOff(const absl::Status& status) {

@@ -408,6 +408,37 @@ TEST(Star, LeavingIsNoFailureUntilItIsMissed) {
 }
 
 // The link's end may be seen before the word that the rank left.
+TEST(Star, TellsWhoLeft) {
+  const TestFolder folder;
+  auto stars = ConnectRanks(TestRanks(3, folder.File("star")));
+  ASSERT_EQ(stars.size(), 3u);
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::vector<std::pair<int, int>> told;  // to, of
+  const auto listen = [&](int rank) {
+    stars[size_t(rank)]->OnLeft([&, rank](int left, const absl::Status& status) {
+      EXPECT_EQ(Text(status), "rank " + std::to_string(left) + " left the job");
+      const std::lock_guard lock(mutex);
+      told.emplace_back(rank, left);
+      changed.notify_all();
+    });
+  };
+  const auto wait = [&](size_t count) {
+    std::unique_lock lock(mutex);
+    changed.wait_for(lock, std::chrono::seconds(20), [&] { return told.size() >= count; });
+    std::sort(told.begin(), told.end());
+    return std::exchange(told, {});
+  };
+  using Told = std::vector<std::pair<int, int>>;
+  listen(0);
+  stars[2].reset();
+  EXPECT_EQ(wait(1), Told({{0, 2}}));
+  listen(1);  // it hears of what has been, too
+  EXPECT_EQ(wait(1), Told({{1, 2}}));
+  stars[0].reset();
+  EXPECT_EQ(wait(1), Told({{1, 0}}));
+}
+
 TEST(Star, ALossIsExplainedByALeaveThatComesLater) {
   const TestFolder folder;
   auto stars = ConnectRanks(TestRanks(3, folder.File("meet")));
