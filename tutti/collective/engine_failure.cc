@@ -36,7 +36,11 @@ void Engine::OnBroken(const net::Transport::BrokenLink& broken) {
   const bool needed = std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
     return entry.second->Needs(broken.peer);
   });
-  if (needed) Lost(broken.peer, broken.status);
+  // A link that this rank itself gave up, for what came over it, is the cause of what the other end
+  // will report.
+  const bool given_up = absl::IsResourceExhausted(broken.status) ||
+                        absl::IsInvalidArgument(broken.status) || absl::IsDataLoss(broken.status);
+  if (needed || given_up) Lost(broken.peer, broken.status);
 }
 
 void Engine::Left(int peer, const absl::Status& status) {

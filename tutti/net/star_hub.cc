@@ -118,7 +118,11 @@ void StarHub::Lost(int by, int rank, const absl::Status& status) {
   if (peer(rank).presence == Presence::kLeft) return Decide(rank, LeftStatus(rank));
   const absl::Status report =
       WithPrefix(status, fmt::format("rank {} lost its link to {}: ", by, Name(rank)));
+  // One end of a link knows why it was given up, the other only that it is gone.
+  const bool end = absl::IsUnavailable(report) || absl::IsDeadlineExceeded(report);
+  if (!end && reason_.second.ok()) reason_ = {rank, report};
   loop().After(kLostGraceNanos, [this, rank, report] {
+    if (!reason_.second.ok()) return Decide(reason_.first, reason_.second);
     Decide(rank, peer(rank).presence == Presence::kLeft ? LeftStatus(rank) : report);
   });
 }

@@ -87,6 +87,8 @@ class StarHub : public StarMember {
   std::unique_ptr<OpenCall> call_;
   uint64_t calls_done_ = 0;
   int left_rank_ = -1;  // the first that left
+  // A reported loss that says more than that a link is gone, if there is one.
+  std::pair<int, absl::Status> reason_ = {-1, absl::OkStatus()};
   int64_t warned_ = 0;
 
   std::mutex start_mutex_;

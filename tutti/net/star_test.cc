@@ -390,6 +390,27 @@ TEST(Star, ALostLinkNamesTheRankBehindIt) {
   }
 }
 
+// The two ends of a link report its end, one of them knows the reason.
+TEST(Star, AReasonCountsMoreThanAnEnd) {
+  for (const bool reason_first : {false, true}) {
+    const TestFolder folder;
+    const auto stars = ConnectRanks(TestRanks(3, folder.File("star")));
+    ASSERT_EQ(stars.size(), 3u);
+    std::vector<Verdict> verdicts;
+    for (const auto& star : stars) verdicts.emplace_back(star.get());
+    const auto reason = [&] { stars[2]->ReportLost(1, absl::ResourceExhaustedError("too much")); };
+    if (reason_first) reason();
+    stars[1]->ReportLost(2, absl::UnavailableError("closed"));
+    if (!reason_first) reason();
+    for (const Verdict& verdict : verdicts) {
+      const auto [rank, status] = verdict.Wait();
+      EXPECT_EQ(rank, 1);
+      EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+      EXPECT_THAT(Text(status), testing::HasSubstr("too much"));
+    }
+  }
+}
+
 TEST(Star, LeavingIsNoFailureUntilItIsMissed) {
   const TestFolder folder;
   auto stars = ConnectRanks(TestRanks(4, folder.File("meet")));

@@ -134,7 +134,10 @@ absl::Status Inbox::Keep(size_t bytes) {
   const size_t more = bytes + kKeptOverhead;
   const size_t limit = shared_->options.max_kept_bytes;
   if (more > limit - std::min(limit, kept_bytes_)) {
-    return ResourceExhausted("sent more than {} bytes that nobody receives", limit);
+    return ResourceExhausted(
+        "sent more than {} bytes that nobody receives: it is too far ahead of rank {}; let it wait "
+        "for its operations before it starts more",
+        limit, shared_->options.rank);
   }
   kept_bytes_ += more;
   return absl::OkStatus();
