@@ -51,10 +51,36 @@ bool Poller::Ready(int64_t timeout_nanos) {
                             .tv_nsec = timeout_nanos % 1'000'000'000};
   if (ppoll(fds, 2, &timeout, nullptr) <= 0) return false;
   if ((fds[1].revents & POLLIN) != 0) {
-    uint64_t count;
-    [[maybe_unused]] const ssize_t bytes = read(wake_.fd(), &count, sizeof(count));
+    const std::lock_guard lock(mutex_);
+    Settle();
   }
   return true;
+}
+
+void Poller::Settle() {
+  if (owed_ > 0) return;
+  uint64_t count;
+  [[maybe_unused]] const ssize_t bytes = read(wake_.fd(), &count, sizeof(count));
+}
+
+void Poller::Sleep(int64_t timeout_nanos) {
+  uint64_t seen = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    ++sleepers_;
+    seen = wakes_;
+  }
+  Ready(timeout_nanos);
+  const std::lock_guard lock(mutex_);
+  --sleepers_;
+  if (seen == wakes_) return;
+  --owed_;
+  Settle();
+}
+
+int Poller::sleepers() const {
+  const std::lock_guard lock(mutex_);
+  return sleepers_;
 }
 
 void Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
@@ -67,10 +93,13 @@ void Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
     now = NowNanos();
   } while (now < spin_end);
   const int64_t until = std::min(end, deadline_.load(std::memory_order_relaxed));
-  if (until > now) Ready(until - now);
+  if (until > now) Sleep(until - now);
 }
 
 void Poller::Wake() {
+  const std::lock_guard lock(mutex_);
+  ++wakes_;
+  owed_ = sleepers_;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t bytes = write(wake_.fd(), &one, sizeof(one));
 }

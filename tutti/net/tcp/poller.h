@@ -5,6 +5,7 @@
 #include <atomic>
 #include <cstdint>
 #include <limits>
+#include <mutex>
 
 #include "absl/status/statusor.h"
 #include "tutti/net/socket.h"
@@ -40,7 +41,8 @@ class Poller {
   // Sleeps until Dispatch would find something, Wake was called since the last Wait, a deadline has
   // come, or the time is over. Looks without sleeping for the first `spin_nanos`.
   void Wait(int64_t timeout_nanos, int64_t spin_nanos);
-  void Wake();
+  void Wake();  // all that sleep; with nobody asleep, the next that would
+  int sleepers() const;
 
   // Somebody has something to do at that time (of NowNanos) even if no descriptor stirs.
   void WakeBy(int64_t nanos);
@@ -51,9 +53,16 @@ class Poller {
   static constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
   bool Ready(int64_t timeout_nanos);
+  void Sleep(int64_t timeout_nanos);
+  void Settle();  // clears wake_ unless somebody has yet to see it
 
   Socket epoll_;
   Socket wake_;
+  // A Wake is for all who sleep: wake_ stays readable until each of them has returned.
+  mutable std::mutex mutex_;
+  int sleepers_ = 0;
+  uint64_t wakes_ = 0;
+  int owed_ = 0;  // sleepers that were asleep at the last Wake and have not returned
   std::atomic<int64_t> deadline_ = kNever;
 };
 
