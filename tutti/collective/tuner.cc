@@ -131,15 +131,23 @@ std::vector<TunedSelector::Candidate> TunedSelector::Candidates(Operation operat
     const auto prediction = PredictCost(*schedule, costs_, bytes);
     if (prediction.ok()) candidates.push_back({choice, prediction->seconds});
   }
-  std::stable_sort(
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
+  // Of those that tie with the cheapest the first in the list goes to the front.
+  const auto untied = std::find_if(
       candidates.begin(), candidates.end(),
-      [](const Candidate& a, const Candidate& b) { return a.seconds * kTie < b.seconds; });
+      [&](const Candidate& candidate) { return candidate.seconds > candidates[0].seconds * kTie; });
+  const auto first = std::min_element(candidates.begin(), untied, [](const auto& a, const auto& b) {
+    return a.choice.algorithm.index < b.choice.algorithm.index;
+  });
+  if (first != untied) std::rotate(candidates.begin(), first, first + 1);
   return candidates;
 }
 
 Choice TunedSelector::Choose(Operation operation, int64_t bytes) const {
   if (shape_.ranks > kMostRanks || shape_.ranks == 1) return by_rule_.Choose(operation, bytes);
   const int bits = std::bit_width(static_cast<uint64_t>(bytes));
+  const std::lock_guard lock(mutex_);
   std::optional<Choice>& chosen = chosen_[static_cast<size_t>(operation)][bits];
   if (!chosen) {
     // Sizes of as many bits share a choice: that for the middle of them.

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,7 +19,7 @@ namespace tutti::collective {
 
 // Chooses the algorithm with the least predicted time, given what the links cost. Predictions are
 // made when a size is first asked for, and kept. The same costs give the same choices on every
-// rank. Under the engine's lock.
+// rank. Thread-safe.
 class TunedSelector final : public Selector {
  public:
   // `hosts`: the host of each rank of the group.
@@ -40,7 +41,8 @@ class TunedSelector final : public Selector {
   const GroupShape shape_;
   const topology::LinkCosts costs_;
   const DefaultSelector by_rule_;  // for groups that are too large to be replayed
-  // By operation and the number of bits of the size.
+  mutable std::mutex mutex_;
+  // By operation and the number of bits of the size. Under mutex_.
   mutable std::array<std::array<std::optional<Choice>, 65>, 10> chosen_;
 };
 
