@@ -132,7 +132,7 @@ absl::StatusOr<std::byte*> ShmSpace::Map(int rank, MemoryKey key, size_t bytes) 
       found = peer->regions.find(key.region);
       if (found != peer->regions.end() || NowNanos() > end) break;
       pollfd wait{.fd = peer->base.socket.get(), .events = POLLIN, .revents = 0};
-      if (poll(&wait, 1, 10) == 0) break;
+      poll(&wait, 1, 10);
     }
     if (found != peer->regions.end()) {
       if (!found->second.used) found->second.pages.Populate();
