@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "tutti/graph/number.h"
 #include "tutti/graph/op_def.h"
 
 namespace tutti {
@@ -303,24 +304,6 @@ OpBuilder& OpBuilder::Set(std::string_view attr_name, AttrValue value) {
 
 namespace {
 
-Tensor ConvertNumber(const Tensor& number, DType dtype) {
-  Tensor result(dtype, Shape{});
-  VisitDType(number.dtype(), [&](auto from) {
-    using From = typename decltype(from)::type;
-    VisitDType(dtype, [&](auto to) {
-      using To = typename decltype(to)::type;
-      if constexpr (std::is_same_v<From, Float16> || std::is_same_v<From, BFloat16>) {
-        *result.data<To>() = To(float(*number.data<From>()));
-      } else if constexpr (std::is_same_v<To, Float16> || std::is_same_v<To, BFloat16>) {
-        *result.data<To>() = To(static_cast<float>(*number.data<From>()));
-      } else {
-        *result.data<To>() = static_cast<To>(*number.data<From>());
-      }
-    });
-  });
-  return result;
-}
-
 // The innermost graph among those of the inputs: inside If and While, outer values are captured
 // into it.
 Graph* InnermostGraph(std::span<const Output> inputs) {
@@ -357,9 +340,19 @@ Node* OpBuilder::BuildNode() {
     NodeSpec constant;
     constant.op = "Constant";
     constant.where = spec_.where;
-    constant.attrs = {{"value", is_number && dtype != DType::kInvalid
-                                    ? ConvertNumber(*literals_[i], dtype)
-                                    : *literals_[i]}};
+    Tensor value = *literals_[i];
+    if (is_number && dtype != DType::kInvalid) {
+      auto typed = NumberAs(value, dtype);
+      if (!typed.ok()) {
+        ThrowInvalidArgument(
+            fmt::format("{}{}: input {}: {}; a number takes the dtype of the first input that is "
+                        "none: give one "
+                        "that it can hold, or Cast that input",
+                        spec_.op, Place(spec_), i, MessageOf(typed.status())));
+      }
+      value = *std::move(typed);
+    }
+    constant.attrs = {{"value", std::move(value)}};
     spec_.inputs[i] = graph->Add(std::move(constant))->output();
   }
   return graph->Add(std::move(spec_));

@@ -22,8 +22,8 @@ std::optional<Tensor> ConstantValue(Output output);
 
 // How the functions of graph/ops make a node:
 //   Output Relu(Input x, std::string_view name) { return OpBuilder("Relu", name).In(x).Build(); }
-// Literals among the inputs become Constants of the dtype of the first input that is an Output.
-// Throws Error.
+// Literals among the inputs become Constants, numbers of the dtype of the first input that is an
+// Output. Throws Error, also for a number that this dtype cannot hold.
 class OpBuilder {
  public:
   OpBuilder(std::string_view op, std::string_view name);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tutti/base/status.h"
+#include "tutti/graph/number.h"
 #include "tutti/graph/ops/random.h"
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
@@ -24,17 +25,11 @@ void RequireKnown(const char* what, const Shape& shape, DType dtype) {
   if (dtype == DType::kInvalid) ThrowInvalidArgument(fmt::format("{}: the dtype is invalid", what));
 }
 
-Tensor ScalarOf(double value, DType dtype) {
-  Tensor scalar(dtype, Shape{});
-  VisitDType(dtype, [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-      *scalar.data<T>() = T(float(value));
-    } else {
-      *scalar.data<T>() = static_cast<T>(value);
-    }
-  });
-  return scalar;
+// `value` in that dtype; throws when it cannot hold it.
+Tensor ScalarOf(const char* what, double value, DType dtype) {
+  auto scalar = NumberAs(value, dtype);
+  if (!scalar.ok()) ThrowIfError(WithPrefix(scalar.status(), fmt::format("{}: ", what)));
+  return *std::move(scalar);
 }
 
 // An initialiser runs once and must not depend on how many runs came before it.
@@ -62,9 +57,10 @@ Fans FansOf(const Shape& shape) {
 
 Initializer Full(const Shape& shape, double value, DType dtype) {
   RequireKnown("Full", shape, dtype);
+  const Tensor scalar = ScalarOf("Full", value, dtype);
   return {dtype, shape, [=](Graph& graph) {
             const Output dims = Constant(graph, Tensor::Of<int64_t>({shape.rank()}, shape.dims()));
-            return Fill(dims, Constant(graph, ScalarOf(value, dtype)));
+            return Fill(dims, Constant(graph, scalar));
           }};
 }
 Initializer Zeros(const Shape& shape, DType dtype) { return Full(shape, 0, dtype); }

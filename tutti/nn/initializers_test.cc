@@ -97,6 +97,8 @@ TEST_F(Initializers, RefusesUnknownShapes) {
                  "GlorotUniform: the shape is [?, 3]; a variable's dimensions must all be known");
   }
   EXPECT_THROW(Value(Tensor()), Error);
+  EXPECT_THROW(Full({2}, 1.5, kInt32), Error);
+  EXPECT_THROW(Full({2}, 1e300), Error);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "tutti/base/checked.h"
 #include "tutti/graph/build.h"
+#include "tutti/graph/number.h"
 #include "tutti/graph/ops/register.h"
 
 namespace tutti {
@@ -134,6 +135,9 @@ absl::Status InferSplit(InferContext& c) {
 absl::Status InferPad(InferContext& c) {
   const Shape& x = c.shape(0);
   const auto& paddings = c.attr<Ints>("paddings");
+  if (const auto value = NumberAs(c.attr<double>("value"), c.dtype(0)); !value.ok()) {
+    return c.Error("value: {}", MessageOf(value.status()));
+  }
   if (!x.has_rank()) {
     c.SetOutput(0, c.dtype(0), Shape::UnknownOfRank(int(paddings.size() / 2)));
     return absl::OkStatus();

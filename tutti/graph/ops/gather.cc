@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "tutti/graph/build.h"
+#include "tutti/graph/number.h"
 #include "tutti/graph/ops/register.h"
 
 namespace tutti {
@@ -127,6 +128,10 @@ absl::Status InferOneHot(InferContext& c) {
   const DType dtype = c.attr<DType>("dtype");
   if (depth < 0) return c.Error("depth is {}; expected 0 or more", depth);
   if (dtype == DType::kInvalid) return c.Error("attribute \"dtype\" is invalid");
+  for (const char* name : {"on_value", "off_value"}) {
+    const auto value = NumberAs(c.attr<double>(name), dtype);
+    if (!value.ok()) return c.Error("{}: {}", name, MessageOf(value.status()));
+  }
   const Shape& indices = c.shape(0);
   if (!indices.has_rank()) {
     c.SetOutput(0, dtype, indices);
