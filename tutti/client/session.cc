@@ -80,20 +80,23 @@ void Session::RunInto(std::span<const Feed> feeds, std::span<const Output> fetch
     values[i] = &feeds[i].second;
   }
   StepTrace trace;
-  const bool traced = options.trace && options.trace_result != nullptr;
+  if (options.trace && options.trace_result == nullptr) {
+    ThrowInvalidArgument(
+        "RunOptions::trace is set without a trace_result; give the RunTrace that is to be filled");
+  }
   const MasterRunRequest request{.feeds = {outputs, feeds.size()},
                                  .feed_values = {values, feeds.size()},
                                  .fetches = fetches,
                                  .targets = targets,
                                  .results = results,
                                  .timeout_nanos = options.timeout.count(),
-                                 .trace = traced ? &trace : nullptr};
+                                 .trace = options.trace ? &trace : nullptr};
   if (results.size() != fetches.size()) {
     ThrowInvalidArgument(
         fmt::format("{} results given for {} fetches", results.size(), fetches.size()));
   }
   Await([&](auto done) { state_->master->Run(request, done); });
-  if (!traced) return;
+  if (!options.trace) return;
   options.trace_result->arena_bytes = trace.arena_bytes;
   options.trace_result->nodes.clear();
   for (NodeRecord& node : trace.nodes) {

@@ -30,7 +30,8 @@ struct NodeTrace {
   int64_t bytes = 0;  // of its outputs
 };
 
-// The nodes of a traced run in the order in which they started.
+// The nodes of a traced run in the order in which they started. Nodes in the bodies of If and While
+// stand there each time they ran, inside the time of their If or While.
 struct RunTrace {
   std::vector<NodeTrace> nodes;
   int64_t arena_bytes = 0;  // planned memory of the step
@@ -41,8 +42,8 @@ struct RunTrace {
 
 struct RunOptions {
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds(0);  // 0: none
-  bool trace = false;                                              // fill *trace_result
-  RunTrace* trace_result = nullptr;
+  bool trace = false;                // fill *trace_result, which must be given then
+  RunTrace* trace_result = nullptr;  // left alone when the run fails
 };
 
 struct SessionOptions {

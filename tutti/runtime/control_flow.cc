@@ -46,8 +46,7 @@ class IfKernel final : public AsyncKernel {
     TUTTI_ASSIGN_OR_RETURN(const bool predicate, BoolOf(context.input(0), "predicate"));
     args_.clear();
     for (int i = 1; i < context.num_inputs(); ++i) args_.push_back(&context.input(i));
-    TUTTI_ASSIGN_OR_RETURN(NestedPlan * plan,
-                           (predicate ? then_ : else_)->For(args_, context.device()));
+    TUTTI_ASSIGN_OR_RETURN(NestedPlan * plan, (predicate ? then_ : else_)->For(args_, context));
     plan->Start(args_, context, context.step->iteration, [this, plan, &context] {
       absl::Status status = plan->Finish(results_);
       if (status.ok()) {
@@ -125,7 +124,7 @@ class WhileKernel final : public AsyncKernel {
   absl::Status StartNested() {
     if (context_->cancellation().cancelled()) return context_->cancellation().status();
     TUTTI_ASSIGN_OR_RETURN(NestedPlan * plan,
-                           (in_body_ ? body_ : condition_)->For(args_, context_->device()));
+                           (in_body_ ? body_ : condition_)->For(args_, *context_));
     running_ = plan;
     finished_ = false;
     running_->Start(args_, *context_, iterations_, [this] {

@@ -66,6 +66,7 @@ void StepRun::Start(std::function<void()> finished) {
   status_ = absl::OkStatus();
   outstanding_ = 0;
   first_word_ = 0;
+  timings_.clear();
   step_.run = this;
   instance_.BeginRun(&step_, this);
   RunReady();
@@ -117,7 +118,7 @@ void StepRun::RunOne(uint32_t i) {
     if (const absl::Status status = StartAsync(i); !status.ok()) Fail(i, status);
     return;
   }
-  if (timings != nullptr) timings->push_back({i, NowNanos(), 0});
+  if (records != nullptr) timings_.push_back({i, NowNanos(), 0});
   const absl::Status status = Compute(i);
   if (status.ok()) {
     FinishNode(i);
@@ -141,7 +142,7 @@ absl::Status StepRun::StartAsync(uint32_t i) {
   PlanInstance::RunNode& node = instance_.nodes()[i];
   try {
     if (node.flags != PlanInstance::kAsync) TUTTI_RETURN_IF_ERROR(instance_.PrepareToRun(i));
-    if (timings != nullptr) timings->push_back({i, NowNanos(), 0});
+    if (records != nullptr) timings_.push_back({i, NowNanos(), 0});
   } catch (...) {
     return StatusFromCurrentException();
   }
@@ -156,8 +157,8 @@ absl::Status StepRun::StartAsync(uint32_t i) {
 }
 
 void StepRun::FinishNode(uint32_t i) {
-  if (timings != nullptr) {
-    for (auto it = timings->rbegin(); it != timings->rend(); ++it) {
+  if (records != nullptr) {
+    for (auto it = timings_.rbegin(); it != timings_.rend(); ++it) {
       if (it->node == i && it->end_nanos == 0) {
         it->end_nanos = NowNanos();
         break;
@@ -190,17 +191,17 @@ void StepRun::Fail(uint32_t i, const absl::Status& status) {
 
 void StepRun::FinishIfDone() {
   if (outstanding_ > 0 || running_ || finished_ == nullptr) return;
+  if (records != nullptr) AppendRecords(instance_.plan(), timings_, *records);
   const std::function<void()> finished = std::exchange(finished_, nullptr);
   finished();
 }
 
-absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step,
-                             std::vector<NodeTiming>* timings,
-                             collective::Communicator* communicator) {
+absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step, const RunSetup& setup) {
   TeamScope team(instance.plan().device->team());
-  Lane lane(communicator);
+  Lane lane(setup.communicator);
   StepRun run(instance, lane, step);
-  run.timings = timings;
+  run.records = setup.records;
+  run.options = setup.options;
   bool done = false;
   run.Start([&done] { done = true; });
   lane.Drive(&done);

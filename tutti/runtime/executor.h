@@ -11,8 +11,10 @@
 #include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/compile/pipeline.h"
 #include "tutti/device/kernel.h"
 #include "tutti/runtime/plan_instance.h"
+#include "tutti/runtime/step_trace.h"
 
 namespace tutti {
 
@@ -56,13 +58,6 @@ class Lane {
   std::vector<Arrival> taken_;
 };
 
-// When a node ran.
-struct NodeTiming {
-  uint32_t node = 0;
-  int64_t start_nanos = 0;
-  int64_t end_nanos = 0;
-};
-
 // One run of a plan on a lane: the state machine of the executor. Nested runs (the bodies of If and
 // While) share the lane of the run around them. Everything happens on the lane's thread.
 class StepRun final : private Completion {
@@ -82,8 +77,10 @@ class StepRun final : private Completion {
   Lane& lane() { return lane_; }
   PlanInstance& instance() { return instance_; }
 
-  // Times of the nodes go here, when set before Start.
-  std::vector<NodeTiming>* timings = nullptr;
+  // What the nodes did goes here when the run ends, if it is set before Start.
+  std::vector<NodeRecord>* records = nullptr;
+  // How nested runs are compiled.
+  CompileOptions options;
 
  private:
   void NodeDone(uint32_t node, absl::Status status) override;
@@ -103,11 +100,17 @@ class StepRun final : private Completion {
   uint32_t outstanding_ = 0;  // asynchronous nodes that have not come back
   uint32_t first_word_ = 0;   // no bit is set in ready words before this one
   bool running_ = false;      // RunReady is on the stack
+  std::vector<NodeTiming> timings_;
+};
+
+// What a run on a thread may have beside its instance.
+struct RunSetup {
+  CompileOptions options = {};                       // of nested runs
+  std::vector<NodeRecord>* records = nullptr;        // what the nodes did goes here
+  collective::Communicator* communicator = nullptr;  // for a step with collectives
 };
 
 // Runs an instance on the calling thread and waits for its end.
-absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step,
-                             std::vector<NodeTiming>* timings,
-                             collective::Communicator* communicator = nullptr);
+absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step, const RunSetup& setup);
 
 }  // namespace tutti

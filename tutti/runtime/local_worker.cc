@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
+#include <iterator>
 #include <thread>
 
 #include "tutti/base/clock.h"
@@ -24,6 +25,7 @@ struct LocalWorker::Registered {
   };
   std::vector<Part> parts;
   bool has_collectives = false;
+  CompileOptions options;
 };
 
 // Threads for the parts that the caller does not run itself. There are as many as parts ever ran at
@@ -115,6 +117,7 @@ bool HasCollectives(const StepPlan& plan) {
 
 absl::Status LocalWorker::DoRegister(RegisterRequest request, uint64_t* handle) {
   auto registered = std::make_shared<Registered>();
+  registered->options = request.options;
   for (Partition& part : request.parts) {
     TeamScope team(part.device->team());  // kernels are prepared for its cores
     TUTTI_ASSIGN_OR_RETURN(Program program,
@@ -151,9 +154,11 @@ void LocalWorker::Run(const RunRequest& request, Done done) {
                   request.handle));
     return;
   }
+  const int64_t start = request.trace != nullptr ? NowNanos() : 0;
   absl::Status status;
   try {
     status = RunParts(request, *registered);
+    if (request.trace != nullptr) SortFromStart(start, request.trace->nodes);
   } catch (...) {
     status = StatusFromCurrentException();
   }
@@ -166,33 +171,12 @@ void LocalWorker::Forget(int64_t step_id) {
   std::erase_if(running_, [&](const auto& entry) { return entry.first == step_id; });
 }
 
-namespace {
-
-void AddTrace(PlanInstance& instance, std::span<const NodeTiming> timings, int64_t start,
-              StepTrace& trace) {
-  const StepPlan& plan = instance.plan();
-  trace.arena_bytes += int64_t(plan.arena_bytes());
-  for (const NodeTiming& timing : timings) {
-    const PlanNode& node = plan.nodes[timing.node];
-    int64_t bytes = 0;
-    for (const uint32_t s : node.outputs) {
-      const PlanSlot& slot = plan.slots[s];
-      if (slot.type.shape.IsFullyKnown())
-        bytes += int64_t(slot.layout.Bytes(slot.type.dtype, slot.type.shape));
-    }
-    trace.nodes.push_back({node.node->name(), node.node->op(), plan.device->name(),
-                           timing.start_nanos - start, timing.end_nanos - start, bytes});
-  }
-}
-
-}  // namespace
-
 // One run of all parts.
 struct LocalWorker::Step {
   const RunRequest& request;
+  CompileOptions options;
   Collectives* collectives = nullptr;  // null for a step without them
   Rendezvous rendezvous;
-  int64_t start = 0;
   std::mutex mutex;
   std::condition_variable changed;
   size_t left = 0;  // parts that run on other threads
@@ -222,10 +206,12 @@ struct LocalWorker::Step {
                         .device = part.device,
                         .rendezvous = &rendezvous,
                         .collectives = collectives};
-    std::vector<NodeTiming> timings;
-    const absl::Status status =
-        RunOnThisThread(*instance, context, request.trace != nullptr ? &timings : nullptr,
-                        collectives == nullptr ? nullptr : &collectives->communicator());
+    std::vector<NodeRecord> records;
+    const absl::Status status = RunOnThisThread(
+        *instance, context,
+        {.options = options,
+         .records = request.trace != nullptr ? &records : nullptr,
+         .communicator = collectives == nullptr ? nullptr : &collectives->communicator()});
     if (status.ok()) {
       for (size_t i = 0; i < plan.fetches.size(); ++i) {
         request.results[part.fetch_index[i]] = instance->slot(plan.fetches[i]);
@@ -233,7 +219,8 @@ struct LocalWorker::Step {
     }
     if (request.trace != nullptr) {
       std::lock_guard lock(mutex);
-      AddTrace(*instance, timings, start, *request.trace);
+      request.trace->arena_bytes += int64_t(plan.arena_bytes());
+      std::move(records.begin(), records.end(), std::back_inserter(request.trace->nodes));
     }
     instance->EndRun();
     part.instances->Return(std::move(instance));
@@ -245,8 +232,8 @@ absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& regist
   std::unique_lock one_by_one(collective_steps_, std::defer_lock);
   if (registered.has_collectives) one_by_one.lock();
   Step step{.request = request,
+            .options = registered.options,
             .collectives = registered.has_collectives ? collectives_.get() : nullptr};
-  if (request.trace != nullptr) step.start = NowNanos();
   if (registered.parts.empty()) return absl::OkStatus();
   if (registered.parts.size() == 1) return step.RunPart(registered.parts.front());
 

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "tutti/compile/pipeline.h"
 #include "tutti/graph/build.h"
 #include "tutti/graph/op_def.h"
 
@@ -34,6 +33,8 @@ bool Updates(const Subgraph& subgraph, Output arg) {
   }
   return false;
 }
+
+StepRun& RunAround(const KernelContext& outer) { return *static_cast<StepRun*>(outer.step->run); }
 
 // Makes a program of a subgraph: a Placeholder for each arg, or the Variable it stands for.
 class SubgraphProgram {
@@ -118,7 +119,8 @@ class SubgraphProgram {
 absl::StatusOr<std::unique_ptr<NestedPlan>> NestedPlan::Make(const Subgraph& subgraph,
                                                              std::span<const ValueType> args,
                                                              const std::string& prefix,
-                                                             Device& device) {
+                                                             Device& device,
+                                                             const CompileOptions& options) {
   auto nested = std::make_unique<NestedPlan>();
   nested->args_.assign(args.begin(), args.end());
   nested->num_results_ = subgraph.results.size();
@@ -126,7 +128,6 @@ absl::StatusOr<std::unique_ptr<NestedPlan>> NestedPlan::Make(const Subgraph& sub
   TUTTI_ASSIGN_OR_RETURN(const Program program,
                          SubgraphProgram(subgraph, args, prefix).Make(fed_args));
   Device* const devices[] = {&device};
-  const CompileOptions options;
   TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts, CompileWhole(program, devices, options));
   if (parts.size() != 1) {
     return Internal("{} was cut into {} parts; expected one", prefix, parts.size());
@@ -154,8 +155,10 @@ void NestedPlan::Start(std::span<const Tensor* const> args, const KernelContext&
   }
   step_ = *outer.step;
   step_.iteration = iteration;
-  Lane& lane = static_cast<StepRun*>(outer.step->run)->lane();
-  if (!run_ || &run_->lane() != &lane) run_.emplace(*instance_, lane, step_);
+  StepRun& around = RunAround(outer);
+  if (!run_ || &run_->lane() != &around.lane()) run_.emplace(*instance_, around.lane(), step_);
+  run_->records = around.records;
+  run_->options = around.options;
   run_->Start(std::move(finished));
 }
 
@@ -171,7 +174,8 @@ absl::Status NestedPlan::Finish(std::vector<Tensor>& results) {
   return status;
 }
 
-absl::StatusOr<NestedPlan*> NestedPlans::For(std::span<const Tensor* const> args, Device& device) {
+absl::StatusOr<NestedPlan*> NestedPlans::For(std::span<const Tensor* const> args,
+                                             const KernelContext& outer) {
   const auto it = std::find_if(plans_.begin(), plans_.end(),
                                [&](const auto& plan) { return plan->Fits(args); });
   if (it != plans_.end()) {
@@ -180,7 +184,8 @@ absl::StatusOr<NestedPlan*> NestedPlans::For(std::span<const Tensor* const> args
   }
   std::vector<ValueType> types;
   for (const Tensor* arg : args) types.push_back({arg->dtype(), arg->shape()});
-  TUTTI_ASSIGN_OR_RETURN(auto plan, NestedPlan::Make(*subgraph_, types, prefix_, device));
+  TUTTI_ASSIGN_OR_RETURN(auto plan, NestedPlan::Make(*subgraph_, types, prefix_, outer.device(),
+                                                     RunAround(outer).options));
   plans_.push_front(std::move(plan));
   if (plans_.size() > kMostPlans) plans_.pop_back();
   return plans_.front().get();

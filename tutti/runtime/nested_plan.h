@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/compile/pipeline.h"
 #include "tutti/runtime/executor.h"
 #include "tutti/runtime/plan_instance.h"
 
@@ -22,8 +23,8 @@ class NestedPlan {
   // Nodes of the plan are named `prefix` + their name in the subgraph.
   static absl::StatusOr<std::unique_ptr<NestedPlan>> Make(const Subgraph& subgraph,
                                                           std::span<const ValueType> args,
-                                                          const std::string& prefix,
-                                                          Device& device);
+                                                          const std::string& prefix, Device& device,
+                                                          const CompileOptions& options);
 
   // Is it for args of these types?
   bool Fits(std::span<const Tensor* const> args) const;
@@ -54,7 +55,8 @@ class NestedPlans {
   NestedPlans(std::shared_ptr<const Subgraph> subgraph, std::string prefix)
       : subgraph_(std::move(subgraph)), prefix_(std::move(prefix)) {}
 
-  absl::StatusOr<NestedPlan*> For(std::span<const Tensor* const> args, Device& device);
+  // The plan for these args, compiled like the run around it, that of `outer`.
+  absl::StatusOr<NestedPlan*> For(std::span<const Tensor* const> args, const KernelContext& outer);
 
  private:
   std::shared_ptr<const Subgraph> subgraph_;

@@ -11,24 +11,10 @@
 #include "tutti/base/status.h"
 #include "tutti/compile/partition.h"
 #include "tutti/compile/pipeline.h"
+#include "tutti/runtime/step_trace.h"
 #include "tutti/tensor/tensor.h"
 
 namespace tutti {
-
-// When a node ran, on which device, and how many bytes it produced.
-struct NodeRecord {
-  std::string name;
-  std::string op;
-  std::string device;
-  int64_t start_nanos = 0;
-  int64_t end_nanos = 0;
-  int64_t bytes = 0;
-};
-
-struct StepTrace {
-  std::vector<NodeRecord> nodes;
-  int64_t arena_bytes = 0;
-};
 
 // Parts of one compiled step, for the devices of one worker.
 struct RegisterRequest {
@@ -46,7 +32,7 @@ struct RunRequest {
   std::span<const Tensor* const> feeds;
   std::span<Tensor> results;
   Cancellation* cancellation = nullptr;
-  StepTrace* trace = nullptr;
+  StepTrace* trace = nullptr;  // null: not traced
 };
 
 // One task: it has devices and runs parts of steps on them. Asynchronous: each call returns at once

@@ -1,0 +1,35 @@
+#include "tutti/runtime/step_trace.h"
+
+#include <algorithm>
+
+#include "tutti/device/device.h"
+
+namespace tutti {
+
+void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
+                   std::vector<NodeRecord>& records) {
+  for (const NodeTiming& timing : timings) {
+    const PlanNode& node = plan.nodes[timing.node];
+    int64_t bytes = 0;
+    for (const uint32_t s : node.outputs) {
+      const PlanSlot& slot = plan.slots[s];
+      if (slot.type.shape.IsFullyKnown()) {
+        bytes += int64_t(slot.layout.Bytes(slot.type.dtype, slot.type.shape));
+      }
+    }
+    records.push_back({node.node->name(), node.node->op(), plan.device->name(), timing.start_nanos,
+                       timing.end_nanos, bytes});
+  }
+}
+
+void SortFromStart(int64_t start_nanos, std::vector<NodeRecord>& records) {
+  for (NodeRecord& record : records) {
+    record.start_nanos -= start_nanos;
+    record.end_nanos -= start_nanos;
+  }
+  std::stable_sort(records.begin(), records.end(), [](const NodeRecord& a, const NodeRecord& b) {
+    return a.start_nanos < b.start_nanos;
+  });
+}
+
+}  // namespace tutti

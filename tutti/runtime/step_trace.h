@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/compile/step_plan.h"
+
+namespace tutti {
+
+// When a node ran, on which device, and how many bytes it produced.
+struct NodeRecord {
+  std::string name;
+  std::string op;
+  std::string device;
+  int64_t start_nanos = 0;
+  int64_t end_nanos = 0;
+  int64_t bytes = 0;
+};
+
+// What the nodes of a step did, those in the bodies of If and While included: each time they ran.
+struct StepTrace {
+  std::vector<NodeRecord> nodes;
+  int64_t arena_bytes = 0;
+};
+
+// When a node of a plan ran.
+struct NodeTiming {
+  uint32_t node = 0;
+  int64_t start_nanos = 0;
+  int64_t end_nanos = 0;
+};
+
+// Adds what the timings of a run of `plan` tell.
+void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
+                   std::vector<NodeRecord>& records);
+
+// Makes times count from `start_nanos` on, and puts the records in the order of their starts.
+void SortFromStart(int64_t start_nanos, std::vector<NodeRecord>& records);
+
+}  // namespace tutti
