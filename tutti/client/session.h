@@ -74,7 +74,8 @@ class Session {
   void Initialize();
 
   // Runs what `fetches` and `targets` need, with `feeds` in place of what they name, and returns
-  // the fetched values.
+  // the fetched values. They are the caller's own: no later run changes them, and writing into them
+  // changes no variable, constant or feed.
   std::vector<Tensor> Run(std::span<const Feed> feeds, std::span<const Output> fetches,
                           std::span<const Node* const> targets = {},
                           const RunOptions& options = {});

@@ -9,6 +9,7 @@
 #include "tutti/client/session.h"
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/queue.h"
+#include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/ops/sync.h"
@@ -41,6 +42,46 @@ class SessionStateTest : public ::testing::Test {
 
   Graph graph_;
 };
+
+// Fetches twice, with the first value overwritten in between.
+TEST_F(SessionStateTest, FetchedValuesAreTheCallersOwn) {
+  const Output w = Zeros({2, 2}, "w");
+  const Output c = Constant(graph_, Tensor::Zeros(kFloat32, {2, 2}));
+  const Output x = Placeholder(graph_, kFloat32, {2, 2});
+  const Output p = Placeholder(graph_, kBool, Shape{});
+  const Output chosen = If(
+      p, [&] { return std::vector{Identity(w)}; }, [&] { return std::vector{Identity(c)}; })[0];
+  const Output fetches[] = {w,
+                            c,
+                            x,
+                            Identity(w),
+                            Identity(c),
+                            Reshape(w, Shape{4}),
+                            Reshape(c, Shape{4}),
+                            chosen,
+                            AssignAdd(w, c),
+                            Assign(w, x)};
+  const Tensor zeros = Tensor::Zeros(kFloat32, {2, 2});
+  for (const bool optimize : {true, false}) {
+    Session session(graph_, {.optimize = optimize});
+    session.Initialize();
+    for (const Output& fetch : fetches) {
+      for (const bool branch : {true, false}) {
+        const auto run = [&] {
+          return session.Run({{x, zeros}, {p, Tensor::Scalar(branch)}}, {fetch, fetch});
+        };
+        for (Tensor& result : run()) {
+          for (float& value : result.values<float>()) value = 7;
+        }
+        for (const Tensor& result : run()) {
+          for (const float value : result.values<float>()) {
+            ASSERT_EQ(value, 0) << fetch.node->Describe() << (optimize ? "" : ", not optimised");
+          }
+        }
+      }
+    }
+  }
+}
 
 TEST_F(SessionStateTest, VariablesLiveFromRunToRun) {
   const Output w = Zeros({2}, "w");

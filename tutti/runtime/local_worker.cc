@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <iterator>
 #include <thread>
@@ -171,6 +172,20 @@ void LocalWorker::Forget(int64_t step_id) {
   std::erase_if(running_, [&](const auto& entry) { return entry.first == step_id; });
 }
 
+namespace {
+
+// A result is the client's, to keep and to write into. What the run computed for it has no other
+// owner once the run has ended; a variable's value, a constant or a feed has, and is copied.
+absl::Status MakeOwn(Tensor& result, Device& device) {
+  if (!result.buffer() || result.buffer()->references() == 1) return absl::OkStatus();
+  TUTTI_ASSIGN_OR_RETURN(Tensor copy, device.pool().Allocate(result.dtype(), result.shape()));
+  if (result.bytes() > 0) std::memcpy(copy.raw(), result.raw(), result.bytes());
+  result = std::move(copy);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
 // One run of all parts.
 struct LocalWorker::Step {
   const RunRequest& request;
@@ -224,7 +239,11 @@ struct LocalWorker::Step {
     }
     instance->EndRun();
     part.instances->Return(std::move(instance));
-    return status;
+    if (!status.ok()) return status;
+    for (const int i : part.fetch_index) {
+      TUTTI_RETURN_IF_ERROR(MakeOwn(request.results[i], *part.device));
+    }
+    return absl::OkStatus();
   }
 };
 
