@@ -77,6 +77,9 @@ void AddPoolSamples(SampleRegistry& samples);
 void AddNormSamples(SampleRegistry& samples);
 void AddControlSamples(SampleRegistry& samples);
 
+// The ops that run the reference kernel on the CPU, by name: reference_on_cpu.cc has the list.
+std::span<const std::string_view> OpsThatRunTheReference();
+
 // An op that the sweep cannot test, and the test that does: covered_elsewhere.cc has the list.
 struct CoveredOp {
   std::string_view op;

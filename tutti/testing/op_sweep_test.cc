@@ -274,6 +274,25 @@ TEST_P(OpSweep, Op) {
 INSTANTIATE_TEST_SUITE_P(All, OpSweep, ::testing::ValuesIn(PublicOps()),
                          [](const auto& info) { return info.param; });
 
+// An op that gets a CPU kernel, or loses it, changes the list.
+TEST(OpSweepList, OpsThatRunTheReferenceOnTheCpuAreListed) {
+  RegisterCpuKernels();
+  std::vector<std::string> without;
+  for (const std::string& op : PublicOps()) {
+    if (op.starts_with("Test")) continue;  // of other tests
+    const KernelRegistry& registry = KernelRegistry::Global();
+    bool has_reference = false, has_own = false;
+    for (const DType dtype : {kFloat32, kInt64, kBool}) {
+      has_reference = has_reference || registry.FindExact(op, "ref", dtype) != nullptr;
+      has_own = has_own || registry.FindExact(op, "cpu", dtype) != nullptr;
+    }
+    if (has_reference && !has_own) without.push_back(op);
+  }
+  const auto listed = OpsThatRunTheReference();
+  EXPECT_EQ(fmt::format("{}", fmt::join(without, " ")), fmt::format("{}", fmt::join(listed, " ")))
+      << "tutti/testing/reference_on_cpu.cc should list what stands first";
+}
+
 TEST(OpSweepList, CoveredOpsExistAndSoDoTheirTests) {
   for (const CoveredOp& covered : OpsCoveredElsewhere()) {
     EXPECT_NE(OpRegistry::Global().Find(covered.op), nullptr) << covered.op;

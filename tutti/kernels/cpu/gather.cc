@@ -8,6 +8,7 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/accumulate.h"
 #include "tutti/kernels/cpu/register.h"
+#include "tutti/kernels/from_double.h"
 #include "tutti/kernels/gather_geometry.h"
 
 namespace tutti {
@@ -57,11 +58,11 @@ absl::Status Gather(KernelContext& context, const DynamicKernel& kernel) {
 }
 
 // For each i below count: adds from[i * inner ...] to to[start(i) ...].
-template <typename Start>
-void AddSlices(const Team& team, int64_t count, int64_t inner, const float* from, float* to,
+template <typename T, typename Start>
+void AddSlices(const Team& team, int64_t count, int64_t inner, const T* from, T* to,
                const Start& start) {
   if (count == 0 || inner == 0) return;
-  const int64_t bytes_per_column = count * int64_t(sizeof(float));
+  const int64_t bytes_per_column = count * int64_t(sizeof(T));
   const int64_t grain = std::max(kColumnsPerCore, DivideRoundUp(kBytesPerCore, bytes_per_column));
   team.ParallelFor(inner, grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = 0; i < count; ++i) {
@@ -93,11 +94,76 @@ absl::Status UnsortedSegmentSum(KernelContext& context, const DynamicKernel& ker
   return absl::OkStatus();
 }
 
+// OK unless an index is out of range. Every SliceStart is OK then.
+absl::Status CheckSlices(const NdGeometry& g, const Tensor& indices) {
+  for (int64_t row = 0; row < g.count; ++row) {
+    TUTTI_RETURN_IF_ERROR(SliceStart(g, indices, row).status());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GatherNd(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const NdGeometry g, StartGatherNd(context, kernel));
+  const Tensor& indices = context.input(1);
+  TUTTI_RETURN_IF_ERROR(CheckSlices(g, indices));
+  const auto size = int64_t(SizeOf(context.input(0).dtype()));
+  const int64_t slice = g.inner * size;
+  if (slice == 0) return absl::OkStatus();
+  const auto* const from = static_cast<const std::byte*>(context.input(0).raw());
+  auto* const to = static_cast<std::byte*>(context.output(0).raw());
+  context.team().ParallelFor(
+      g.count, DivideRoundUp(kBytesPerCore, slice), [&](int64_t begin, int64_t end) {
+        for (int64_t row = begin; row < end; ++row) {
+          std::memcpy(to + row * slice, from + *SliceStart(g, indices, row) * size, size_t(slice));
+        }
+      });
+  return absl::OkStatus();
+}
+
+absl::Status ScatterNd(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const NdGeometry g, StartScatterNd(context, kernel));
+  const Tensor& indices = context.input(0);
+  TUTTI_RETURN_IF_ERROR(CheckSlices(g, indices));
+  Zero(context.team(), context.output(0));
+  VisitDType(context.input(1).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    AddSlices(context.team(), g.count, g.inner, context.input(1).data<T>(),
+              context.output(0).data<T>(),
+              [&](int64_t row) { return *SliceStart(g, indices, row); });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status OneHot(KernelContext& context, const DynamicKernel& kernel) {
+  TUTTI_ASSIGN_OR_RETURN(const OneHotGeometry g, StartOneHot(context, kernel));
+  const int64_t block = g.depth * g.inner;
+  if (block == 0) return absl::OkStatus();
+  const Tensor& indices = context.input(0);
+  VisitDType(context.output(0).dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* const data = context.output(0).data<T>();
+    const T on = FromDouble<T>(g.on), off = FromDouble<T>(g.off);
+    const int64_t grain = DivideRoundUp(kBytesPerCore, block * int64_t(sizeof(T)));
+    context.team().ParallelFor(g.outer, grain, [&](int64_t begin, int64_t end) {
+      std::fill(data + begin * block, data + end * block, off);
+      for (int64_t i = begin * g.inner; i < end * g.inner; ++i) {
+        const int64_t index = IndexAt(indices, i);
+        if (index < 0 || index >= g.depth) continue;
+        data[(i / g.inner * g.depth + index) * g.inner + i % g.inner] = on;
+      }
+    });
+  });
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void RegisterGatherCpuKernels(KernelRegistry& registry) {
   AddDynamicKernel(registry, "Gather", "cpu", Gather);
   AddDynamicKernel(registry, "GatherGrad", "cpu", GatherGrad, {kFloat32});
+  AddDynamicKernel(registry, "GatherNd", "cpu", GatherNd);
+  AddDynamicKernel(registry, "ScatterNd", "cpu", ScatterNd);
+  AddDynamicKernel(registry, "OneHot", "cpu", OneHot);
   AddDynamicKernel(registry, "UnsortedSegmentSum", "cpu", UnsortedSegmentSum, {kFloat32});
 }
 
