@@ -141,4 +141,12 @@ void AccumulatorResource::Remove(const std::shared_ptr<Waiter>& waiter) {
   waiting_.remove_if([&](const auto& candidate) { return candidate == waiter; });
 }
 
+std::string AccumulatorResource::Config::ToString() const {
+  return fmt::format("{} {}", NameOf(dtype), shape.ToString());
+}
+
+std::string AccumulatorResource::DescribeState() const {
+  return fmt::format("\"{}\", which holds contributions to {} steps", config_.name, steps_.size());
+}
+
 }  // namespace tutti

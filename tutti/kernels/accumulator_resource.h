@@ -42,6 +42,7 @@ class AccumulatorResource final : public WaitingResource {
     std::string name = {};
     DType dtype = kFloat32;
     Shape shape = {};
+    std::string ToString() const;
     friend bool operator==(const Config&, const Config&) = default;
   };
   explicit AccumulatorResource(Config config) : config_(std::move(config)) {}
@@ -54,6 +55,7 @@ class AccumulatorResource final : public WaitingResource {
 
  private:
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  std::string DescribeState() const override;
   void Advance();
 
   const Config config_;

@@ -170,4 +170,20 @@ QueueElement QueueResource::Pop() {
   return element;
 }
 
+std::string QueueResource::Config::ToString() const {
+  std::string text = "elements of (";
+  for (size_t i = 0; i < components.size(); ++i) {
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", NameOf(components[i].dtype),
+                        components[i].shape.ToString());
+  }
+  text += fmt::format("), capacity {}", capacity);
+  if (kind != "RandomShuffleQueue") return text;
+  return text + fmt::format(", min_after_dequeue {}, seed {}", min_after_dequeue, seed);
+}
+
+std::string QueueResource::DescribeState() const {
+  return fmt::format("\"{}\", which has {} elements of at most {}", config_.name, elements_.size(),
+                     config_.capacity);
+}
+
 }  // namespace tutti

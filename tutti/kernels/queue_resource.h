@@ -46,6 +46,7 @@ class QueueResource final : public WaitingResource {
     int64_t capacity = 1;
     int64_t min_after_dequeue = 0;
     int64_t seed = 0;
+    std::string ToString() const;
     friend bool operator==(const Config&, const Config&) = default;
   };
 
@@ -64,6 +65,7 @@ class QueueResource final : public WaitingResource {
 
  private:
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  std::string DescribeState() const override;
   void Advance();
   bool AdvancePuts();
   bool AdvanceTakes();

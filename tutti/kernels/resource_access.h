@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <string_view>
 
@@ -15,14 +17,22 @@ namespace tutti {
 template <typename R>
 absl::StatusOr<std::shared_ptr<R>> FindResource(const Node& node, Device& device,
                                                 const typename R::Config& config) {
-  TUTTI_ASSIGN_OR_RETURN(
-      std::shared_ptr<R> resource,
-      device.resources().FindOrCreate<R>(node.attr<std::string>("container"), node.name(),
-                                         [&] { return std::make_shared<R>(config); }));
+  const auto& container = node.attr<std::string>("container");
+  TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Resource> there,
+                         device.resources().FindOrCreate<Resource>(
+                             container, node.name(), [&] { return std::make_shared<R>(config); }));
+  const auto resource = std::dynamic_pointer_cast<R>(there);
+  if (resource == nullptr) {
+    return FailedPrecondition(
+        "{} on {}: there \"{}\" is a {} already (container \"{}\"); one name stands for one thing: "
+        "use another name or another container",
+        node.Describe(), device.name(), node.name(), there->kind(), container);
+  }
   if (resource->config() == config) return resource;
   return FailedPrecondition(
-      "{} \"{}\" exists on {} with other attributes; use the same or another name", node.op(),
-      node.name(), device.name());
+      "{} on {}: it exists there (container \"{}\") with {}, and this graph declares {}; use the "
+      "same declaration, another name or another container",
+      node.Describe(), device.name(), container, resource->config().ToString(), config.ToString());
 }
 
 // A kernel for the declaring node itself, which has nothing to compute: its value is 0.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tutti/device/device.h"
+#include "tutti/device/step_cleanup.h"
 
 namespace tutti {
 namespace {
@@ -16,7 +17,16 @@ void RemoveFrom(List& waiting, const std::shared_ptr<Waiter>& waiter) {
 
 // --- Mutex.
 
-void MutexResource::Acquire(const std::shared_ptr<NumberWaiter>& waiter) {
+absl::Status MutexWaiter::Deliver() {
+  auto* const step = dynamic_cast<HasStepCleanup*>(context->completion);
+  if (step != nullptr && step->step_cleanup() != nullptr) {
+    step->step_cleanup()->IfStepFails(
+        [held = mutex, token = result] { held->ReleaseIfHeld(token); });
+  }
+  return NumberWaiter::Deliver();
+}
+
+void MutexResource::Acquire(const std::shared_ptr<MutexWaiter>& waiter) {
   const Access access(*this);
   waiting_.push_back(waiter);
   Advance();
@@ -33,6 +43,18 @@ absl::Status MutexResource::Release(int64_t token) {
   holder_ = 0;
   Advance();
   return absl::OkStatus();
+}
+
+void MutexResource::ReleaseIfHeld(int64_t token) {
+  const Access access(*this);
+  if (holder_ != token) return;
+  holder_ = 0;
+  Advance();
+}
+
+std::string MutexResource::DescribeState() const {
+  return holder_ == 0 ? fmt::format("\"{}\", which nobody holds", config_.name)
+                      : fmt::format("\"{}\", which token {} holds", config_.name, holder_);
 }
 
 void MutexResource::Advance() {
@@ -62,6 +84,14 @@ void BarrierResource::Arrive(const std::shared_ptr<NumberWaiter>& waiter) {
 
 void BarrierResource::Remove(const std::shared_ptr<Waiter>& waiter) {
   RemoveFrom(waiting_, waiter);
+}
+
+std::string BarrierResource::Config::ToString() const {
+  return fmt::format("{} participants", participants);
+}
+
+std::string BarrierResource::DescribeState() const {
+  return fmt::format("\"{}\" of {}", config_.name, config_.ToString());
 }
 
 // --- Gate.
@@ -164,6 +194,15 @@ void GateResource::Advance() {
 
 void GateResource::Remove(const std::shared_ptr<Waiter>& waiter) { RemoveFrom(waiting_, waiter); }
 
+std::string GateResource::Config::ToString() const {
+  return fmt::format("admission of {} of {} workers", admit, workers);
+}
+
+std::string GateResource::DescribeState() const {
+  return fmt::format("\"{}\", whose newest step is {} and which {} of {} workers have left",
+                     config_.name, newest_, left_.size(), config_.workers);
+}
+
 // --- Clock.
 
 absl::Status ClockResource::CheckWorker(int64_t worker) const {
@@ -232,5 +271,14 @@ void ClockResource::FinishWaiters() {
 }
 
 void ClockResource::Remove(const std::shared_ptr<Waiter>& waiter) { RemoveFrom(waiting_, waiter); }
+
+std::string ClockResource::Config::ToString() const { return fmt::format("{} workers", workers); }
+
+std::string ClockResource::DescribeState() const {
+  const int64_t slowest = Slowest();
+  if (slowest == kLeft) return fmt::format("\"{}\", which every worker has left", config_.name);
+  const auto who = std::find(times_.begin(), times_.end(), slowest) - times_.begin();
+  return fmt::format("\"{}\", whose slowest worker {} is at {}", config_.name, who, slowest);
+}
 
 }  // namespace tutti

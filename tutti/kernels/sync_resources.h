@@ -24,36 +24,51 @@ struct NumberWaiter : Waiter {
   int64_t result = 0;
 };
 
+class MutexResource;
+
+// A MutexAcquire. Its token is given back should its step fail before the MutexRelease.
+struct MutexWaiter final : NumberWaiter {
+  MutexWaiter(KernelContext& context, std::shared_ptr<MutexResource> acquired)
+      : NumberWaiter(context), mutex(std::move(acquired)) {}
+  absl::Status Deliver() override;
+  std::shared_ptr<MutexResource> mutex;
+};
+
 class MutexResource final : public WaitingResource {
  public:
   struct Config {
     std::string name = {};
+    std::string ToString() const { return "no attributes"; }
     friend bool operator==(const Config&, const Config&) = default;
   };
   explicit MutexResource(Config config) : config_(std::move(config)) {}
   std::string_view kind() const override { return "Mutex"; }
   const Config& config() const { return config_; }
 
-  void Acquire(const std::shared_ptr<NumberWaiter>& waiter);  // its result is the token
+  void Acquire(const std::shared_ptr<MutexWaiter>& waiter);  // its result is the token
   absl::Status Release(int64_t token);
+  void ReleaseIfHeld(int64_t token);
 
  private:
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  std::string DescribeState() const override;
   void Advance();
 
   const Config config_;
   int64_t last_token_ = 0;
   int64_t holder_ = 0;  // its token; 0: nobody
-  std::list<std::shared_ptr<NumberWaiter>> waiting_;
+  std::list<std::shared_ptr<MutexWaiter>> waiting_;
 };
 
 class BarrierResource final : public WaitingResource {
  public:
   struct Config {
+    std::string name = {};
     int64_t participants = 1;
+    std::string ToString() const;
     friend bool operator==(const Config&, const Config&) = default;
   };
-  explicit BarrierResource(Config config) : config_(config) {}
+  explicit BarrierResource(Config config) : config_(std::move(config)) {}
   std::string_view kind() const override { return "Barrier"; }
   const Config& config() const { return config_; }
 
@@ -61,6 +76,7 @@ class BarrierResource final : public WaitingResource {
 
  private:
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  std::string DescribeState() const override;
 
   const Config config_;
   int64_t round_ = 0;
@@ -81,6 +97,7 @@ class GateResource final : public WaitingResource {
     std::string name = {};
     int64_t admit = 1;
     int64_t workers = 1;
+    std::string ToString() const;
     friend bool operator==(const Config&, const Config&) = default;
   };
   // How many steps behind the newest one are remembered.
@@ -101,6 +118,7 @@ class GateResource final : public WaitingResource {
     std::set<int64_t> refused;
   };
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  std::string DescribeState() const override;
   void Advance();
   bool Complete(const Step& step) const;
   absl::Status CheckWorker(int64_t worker) const;
@@ -127,6 +145,7 @@ class ClockResource final : public WaitingResource {
   struct Config {
     std::string name = {};
     int64_t workers = 1;
+    std::string ToString() const;
     friend bool operator==(const Config&, const Config&) = default;
   };
   explicit ClockResource(Config config)
@@ -141,6 +160,7 @@ class ClockResource final : public WaitingResource {
  private:
   static constexpr int64_t kLeft = -1;
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
+  std::string DescribeState() const override;
   void FinishWaiters();
   int64_t Slowest() const;  // of those that have not left; -1 when all have
   absl::Status CheckWorker(int64_t worker) const;

@@ -1,16 +1,22 @@
 #include "tutti/graph/ops/sync.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <atomic>
 #include <thread>
 
+#include "tutti/device/step_cleanup.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/node_under_test.h"
+#include "tutti/kernels/sync_resources.h"
 
 namespace tutti {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 Tensor Number(int64_t value) { return Tensor::Scalar<int64_t>(value); }
 
@@ -45,6 +51,60 @@ TEST_F(SyncTest, MutexIsFairAndKnowsItsHolder) {
   ASSERT_TRUE(c.Run({}).ok());
   EXPECT_EQ(release.Run({{}, b.output()}).code(), absl::StatusCode::kFailedPrecondition);
   ASSERT_TRUE(release.Run({{}, c.output()}).ok());
+}
+
+TEST_F(SyncTest, MutexesOfAFailedStepAreGivenBackIfHeld) {
+  const auto mutex = std::make_shared<MutexResource>(MutexResource::Config{"m"});
+  StepCleanup cleanup;
+  Cancellation cancellation;
+  StepContext step{.cancellation = &cancellation, .device = &device_};
+  Tensor token = Number(0);
+  Tensor* const output = &token;
+  struct Ignore final : Completion, HasStepCleanup {
+    void NodeDone(uint32_t, absl::Status) override {}
+    StepCleanup* step_cleanup() override { return cleanup; }
+    StepCleanup* cleanup = nullptr;
+  } ignore;
+  KernelContext context;
+  context.step = &step;
+  context.outputs = &output;
+  context.output_count = 1;
+  context.completion = &ignore;
+  ignore.cleanup = &cleanup;
+  mutex->Acquire(std::make_shared<MutexWaiter>(context, mutex));
+  EXPECT_EQ(mutex->Describe(), "Mutex \"m\", which token 1 holds");
+  // Released in time, and taken by somebody else: nothing to give back.
+  ASSERT_TRUE(mutex->Release(token.scalar<int64_t>()).ok());
+  StepCleanup others;
+  ignore.cleanup = &others;
+  mutex->Acquire(std::make_shared<MutexWaiter>(context, mutex));
+  cleanup.Undo();
+  EXPECT_EQ(mutex->Describe(), "Mutex \"m\", which token 2 holds");
+  others.Undo();
+  EXPECT_EQ(mutex->Describe(), "Mutex \"m\", which nobody holds");
+}
+
+TEST_F(SyncTest, OneNameHasOneDeclaration) {
+  NodeUnderTest declared(device_, BarrierWait(Barrier(graph_, 1, "b")));
+  ASSERT_TRUE(declared.Run({}).ok());
+  const auto message = [&](const auto& declare) {
+    Graph other;
+    NodeUnderTest node(device_, declare(other));
+    const absl::Status status = node.Run({});
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+    return std::string(MessageOf(status));
+  };
+  EXPECT_THAT(
+      message([](Graph& g) { return BarrierWait(Barrier(g, 2, "b")); }),
+      AllOf(HasSubstr("Barrier \"b\" (sync_test.cc:"),
+            HasSubstr(" on /job:local/task:0/cpu:0: it exists there (container \"\") with 1 "
+                      "participants, and this graph declares 2 participants; use the same "
+                      "declaration, another name or another container")));
+  EXPECT_THAT(
+      message([](Graph& g) { return MutexAcquire(Mutex(g, "b")); }),
+      AllOf(HasSubstr("Mutex \"b\""),
+            HasSubstr("there \"b\" is a Barrier already (container \"\"); one name stands for one "
+                      "thing: use another name or another container")));
 }
 
 TEST_F(SyncTest, MutexExcludes) {

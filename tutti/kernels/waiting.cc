@@ -6,6 +6,8 @@
 // it holds both by shared_ptr and does not touch the node's context.
 #include "tutti/kernels/waiting.h"
 
+#include <fmt/format.h>
+
 namespace tutti {
 
 WaitingResource::Access::~Access() {
@@ -22,6 +24,11 @@ WaitingResource::Access::~Access() {
     }
     context.completion->NodeDone(context.index, waiter->status);
   }
+}
+
+std::string WaitingResource::Describe() {
+  const Access access(*this);
+  return fmt::format("{} {}", kind(), DescribeState());
 }
 
 void WaitingResource::Watch(const std::shared_ptr<Waiter>& waiter) {

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <mutex>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -31,6 +32,10 @@ struct Waiter {
 
 // A resource that nodes wait for. Each waiter is finished exactly once.
 class WaitingResource : public Resource, public std::enable_shared_from_this<WaitingResource> {
+ public:
+  // What it is and how it stands, for whoever waited too long: `Mutex "m", which token 3 holds`.
+  std::string Describe();
+
  protected:
   // While it lives the resource is locked. When it goes, the nodes of all waiters that were
   // finished under it are told so, after the lock is given up.
@@ -56,6 +61,9 @@ class WaitingResource : public Resource, public std::enable_shared_from_this<Wai
   // Takes a cancelled waiter out of its list and undoes what it had begun. Called with the lock
   // held.
   virtual void Remove(const std::shared_ptr<Waiter>& waiter) = 0;
+
+  // Describe() behind the kind: `"m", which token 3 holds`. Called with the lock held.
+  virtual std::string DescribeState() const = 0;
 
  private:
   void Cancel(const std::shared_ptr<Waiter>& waiter);

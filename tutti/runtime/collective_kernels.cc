@@ -10,6 +10,7 @@
 // it ends the operation for everyone, with its reason.
 #include <cstring>
 
+#include "tutti/device/awaiting.h"
 #include "tutti/graph/ops/collective.h"
 #include "tutti/runtime/collectives.h"
 #include "tutti/runtime/register.h"
@@ -29,7 +30,7 @@ Wire WireOf(const std::string& name) {
 }
 
 // What all collective kernels share: the group, how operations are called, how they end.
-class CollectiveKernel : public AsyncKernel {
+class CollectiveKernel : public AsyncKernel, public Awaiting {
  public:
   absl::Status Prepare(PrepareContext& context) override {
     const Node& node = context.node();
@@ -39,6 +40,9 @@ class CollectiveKernel : public AsyncKernel {
     wire_ = WireOf(node.attr<std::string>("wire"));
     root_ = node.FindAttr("root") == nullptr ? 0 : int(node.attr<int64_t>("root"));
     return absl::OkStatus();
+  }
+  std::string Awaited(const KernelContext&) const override {
+    return fmt::format("the other ranks, operation \"{}\"", key_);
   }
 
  protected:

@@ -4,6 +4,7 @@
 // way the stack does not grow with the iterations.
 #include <cstring>
 
+#include "tutti/device/awaiting.h"
 #include "tutti/device/device.h"
 #include "tutti/runtime/nested_plan.h"
 #include "tutti/runtime/register.h"
@@ -26,7 +27,7 @@ absl::StatusOr<bool> BoolOf(const Tensor& value, const char* what) {
   return *value.data<bool>();
 }
 
-class IfKernel final : public AsyncKernel {
+class IfKernel final : public AsyncKernel, public Awaiting {
  public:
   absl::Status Prepare(PrepareContext& context) override {
     if (then_ != nullptr) return absl::OkStatus();
@@ -40,6 +41,7 @@ class IfKernel final : public AsyncKernel {
       context.completion->NodeDone(context.index, status);
     }
   }
+  std::string Awaited(const KernelContext&) const override { return "its branch"; }
 
  private:
   absl::Status StartBranch(KernelContext& context) {
@@ -65,7 +67,7 @@ class IfKernel final : public AsyncKernel {
   std::vector<Tensor> results_;
 };
 
-class WhileKernel final : public AsyncKernel {
+class WhileKernel final : public AsyncKernel, public Awaiting {
  public:
   absl::Status Prepare(PrepareContext& context) override {
     if (condition_ != nullptr) return absl::OkStatus();
@@ -89,6 +91,7 @@ class WhileKernel final : public AsyncKernel {
     running_ = nullptr;
     Continue();
   }
+  std::string Awaited(const KernelContext&) const override { return "its body"; }
 
  private:
   // Goes on until the loop has ended or waits for a nested run, whose end calls it again.

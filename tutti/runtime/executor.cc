@@ -5,7 +5,8 @@
 //
 // A node that fails ends the step: nothing more is started, the step's cancellation is raised so
 // that waiting nodes return, and when the last of them has, the run finishes with the first error.
-// What a kernel or a shape function throws is such a failure too: no exception leaves a node.
+// What a kernel or a shape function throws is such a failure too: no exception leaves a node. A
+// step that is ended from outside (out of time, closed) notes which of its nodes were not done.
 #include "tutti/runtime/executor.h"
 
 #include <bit>
@@ -13,7 +14,9 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/team.h"
 #include "tutti/collective/communicator.h"
+#include "tutti/device/awaiting.h"
 #include "tutti/device/device.h"
+#include "tutti/runtime/unfinished.h"
 
 namespace tutti {
 
@@ -78,12 +81,12 @@ void StepRun::NodeDone(uint32_t node, absl::Status status) {
 }
 
 void StepRun::Complete(uint32_t node, absl::Status status) {
-  --outstanding_;
   if (status.ok()) {
     FinishNode(node);
   } else {
     Fail(node, status);
   }
+  SetOutstanding(node, false);
   RunReady();
   FinishIfDone();
 }
@@ -146,11 +149,11 @@ absl::Status StepRun::StartAsync(uint32_t i) {
   } catch (...) {
     return StatusFromCurrentException();
   }
-  ++outstanding_;
+  SetOutstanding(i, true);
   try {
     node.kernel->AsAsync()->Start(node.context);
   } catch (...) {
-    --outstanding_;
+    SetOutstanding(i, false);
     return StatusFromCurrentException();
   }
   return absl::OkStatus();
@@ -179,14 +182,42 @@ void StepRun::FinishNode(uint32_t i) {
 
 void StepRun::Fail(uint32_t i, const absl::Status& status) {
   if (!status_.ok()) return;  // the first cause stays
-  // A cancelled step already says why; everything else is told which node it was.
+  if (step_.cancellation->cancelled()) {
+    status_ = step_.cancellation->status();
+    if (unfinished != nullptr) TellUnfinished(i);
+    return;
+  }
   status_ =
-      step_.cancellation->cancelled()
-          ? step_.cancellation->status()
-          : WithPrefix(status,
-                       fmt::format("{} on {}: ", instance_.nodes()[i].context.node->Describe(),
-                                   instance_.plan().device->name()));
+      WithPrefix(status, fmt::format("{} on {}: ", instance_.nodes()[i].context.node->Describe(),
+                                     instance_.plan().device->name()));
+  if (unfinished != nullptr) unfinished->StepFailed();
   step_.cancellation->Cancel(status_);
+}
+
+// Of a step that was ended: the nodes that wait, and node i when it was about to start.
+void StepRun::TellUnfinished(uint32_t i) {
+  const auto tell = [&](uint32_t node, std::string why) {
+    unfinished->Add(fmt::format("{} on {}", instance_.nodes()[node].context.node->Describe(),
+                                instance_.plan().device->name()),
+                    std::move(why));
+  };
+  const std::vector<uint64_t>& outstanding = instance_.outstanding();
+  if ((outstanding[i / 64] >> (i % 64) & 1) == 0) tell(i, "not started");
+  for (uint32_t word = 0; word < outstanding.size() && outstanding_ > 0; ++word) {
+    for (uint64_t bits = outstanding[word]; bits != 0; bits &= bits - 1) {
+      const uint32_t node = word * 64 + uint32_t(std::countr_zero(bits));
+      const PlanInstance::RunNode& run = instance_.nodes()[node];
+      const auto* const awaiting = dynamic_cast<const Awaiting*>(run.kernel);
+      tell(node, awaiting == nullptr ? "" : "waits for " + awaiting->Awaited(run.context));
+    }
+  }
+}
+
+void StepRun::SetOutstanding(uint32_t i, bool outstanding) {
+  uint64_t& word = instance_.outstanding()[i / 64];
+  const uint64_t bit = uint64_t{1} << (i % 64);
+  word = outstanding ? word | bit : word & ~bit;
+  outstanding ? ++outstanding_ : --outstanding_;
 }
 
 void StepRun::FinishIfDone() {
@@ -202,6 +233,8 @@ absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step, const Ru
   StepRun run(instance, lane, step);
   run.records = setup.records;
   run.options = setup.options;
+  run.unfinished = setup.unfinished;
+  run.cleanup = setup.cleanup;
   bool done = false;
   run.Start([&done] { done = true; });
   lane.Drive(&done);

@@ -13,12 +13,14 @@
 #include "tutti/base/status.h"
 #include "tutti/compile/pipeline.h"
 #include "tutti/device/kernel.h"
+#include "tutti/device/step_cleanup.h"
 #include "tutti/runtime/plan_instance.h"
 #include "tutti/runtime/step_trace.h"
 
 namespace tutti {
 
 class StepRun;
+class UnfinishedNodes;
 namespace collective {
 class Communicator;
 }
@@ -60,7 +62,7 @@ class Lane {
 
 // One run of a plan on a lane: the state machine of the executor. Nested runs (the bodies of If and
 // While) share the lane of the run around them. Everything happens on the lane's thread.
-class StepRun final : private Completion {
+class StepRun final : public Completion, public HasStepCleanup {
  public:
   // The instance's feeds must have been set. `step` lives until the run is finished.
   StepRun(PlanInstance& instance, Lane& lane, StepContext& step)
@@ -69,6 +71,10 @@ class StepRun final : private Completion {
   // Runs what is ready. `finished` is called on the lane's thread once everything is done, perhaps
   // before Start returns; the run's result is in status() then.
   void Start(std::function<void()> finished);
+
+  // From any thread.
+  void NodeDone(uint32_t node, absl::Status status) override;
+  StepCleanup* step_cleanup() override { return cleanup; }
 
   // A node that completed elsewhere. Called by the lane.
   void Complete(uint32_t node, absl::Status status);
@@ -81,15 +87,20 @@ class StepRun final : private Completion {
   std::vector<NodeRecord>* records = nullptr;
   // How nested runs are compiled.
   CompileOptions options;
+  // What is undone should the step fail, if it is set.
+  StepCleanup* cleanup = nullptr;
+  // Learns what was not done when the step is ended from outside, if it is set.
+  UnfinishedNodes* unfinished = nullptr;
 
  private:
-  void NodeDone(uint32_t node, absl::Status status) override;
   void RunReady();
   void RunOne(uint32_t node);
   absl::Status Compute(uint32_t node);
   absl::Status StartAsync(uint32_t node);
   void FinishNode(uint32_t node);
   void Fail(uint32_t node, const absl::Status& status);
+  void TellUnfinished(uint32_t node);
+  void SetOutstanding(uint32_t node, bool outstanding);
   void FinishIfDone();
 
   PlanInstance& instance_;
@@ -105,6 +116,8 @@ class StepRun final : private Completion {
 
 // What a run on a thread may have beside its instance.
 struct RunSetup {
+  UnfinishedNodes* unfinished = nullptr;             // learns what an ended step has not done
+  StepCleanup* cleanup = nullptr;                    // what is undone should the step fail
   CompileOptions options = {};                       // of nested runs
   std::vector<NodeRecord>* records = nullptr;        // what the nodes did goes here
   collective::Communicator* communicator = nullptr;  // for a step with collectives

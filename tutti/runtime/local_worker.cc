@@ -11,9 +11,11 @@
 
 #include "tutti/base/clock.h"
 #include "tutti/base/team.h"
+#include "tutti/device/step_cleanup.h"
 #include "tutti/runtime/executor.h"
 #include "tutti/runtime/register.h"
 #include "tutti/runtime/rendezvous.h"
+#include "tutti/runtime/unfinished.h"
 
 namespace tutti {
 
@@ -192,6 +194,8 @@ struct LocalWorker::Step {
   CompileOptions options;
   Collectives* collectives = nullptr;  // null for a step without them
   Rendezvous rendezvous;
+  UnfinishedNodes unfinished;
+  StepCleanup cleanup;
   std::mutex mutex;
   std::condition_variable changed;
   size_t left = 0;  // parts that run on other threads
@@ -204,7 +208,9 @@ struct LocalWorker::Step {
     } catch (...) {
       status = StatusFromCurrentException();
     }
-    if (!status.ok()) request.cancellation->Cancel(status);
+    if (status.ok()) return status;
+    if (!request.cancellation->cancelled()) unfinished.StepFailed();
+    request.cancellation->Cancel(status);
     return status;
   }
 
@@ -224,7 +230,9 @@ struct LocalWorker::Step {
     std::vector<NodeRecord> records;
     const absl::Status status = RunOnThisThread(
         *instance, context,
-        {.options = options,
+        {.unfinished = &unfinished,
+         .cleanup = &cleanup,
+         .options = options,
          .records = request.trace != nullptr ? &records : nullptr,
          .communicator = collectives == nullptr ? nullptr : &collectives->communicator()});
     if (status.ok()) {
@@ -254,10 +262,19 @@ absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& regist
             .options = registered.options,
             .collectives = registered.has_collectives ? collectives_.get() : nullptr};
   if (registered.parts.empty()) return absl::OkStatus();
-  if (registered.parts.size() == 1) return step.RunPart(registered.parts.front());
+  const absl::Status status = registered.parts.size() == 1 ? step.RunPart(registered.parts.front())
+                                                           : RunAtOnce(step, registered);
+  if (status.ok()) return status;
+  step.cleanup.Undo();
+  return absl::Status(status.code(),
+                      fmt::format("{}{}", MessageOf(status), step.unfinished.ToString()));
+}
 
-  const Cancellation::Handle on_cancel = request.cancellation->Register(
-      [&step, &request] { step.rendezvous.Abort(request.cancellation->status()); });
+// The first part on this thread, the others beside it.
+absl::Status LocalWorker::RunAtOnce(Step& step, Registered& registered) {
+  Cancellation& cancellation = *step.request.cancellation;
+  const Cancellation::Handle on_cancel = cancellation.Register(
+      [&step, &cancellation] { step.rendezvous.Abort(cancellation.status()); });
   step.left = registered.parts.size() - 1;
   size_t posted = 1;
   absl::Status status;
@@ -273,7 +290,7 @@ absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& regist
     status = step.RunPart(registered.parts.front());
   } catch (...) {
     status = StatusFromCurrentException();
-    request.cancellation->Cancel(status);
+    cancellation.Cancel(status);
     std::lock_guard lock(step.mutex);
     step.left -= registered.parts.size() - posted;
   }
@@ -281,9 +298,9 @@ absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& regist
     std::unique_lock lock(step.mutex);
     step.changed.wait(lock, [&] { return step.left == 0; });
   }
-  request.cancellation->Deregister(on_cancel);
+  cancellation.Deregister(on_cancel);
   // Every part of a cancelled step ends with the first cause.
-  return request.cancellation->cancelled() ? request.cancellation->status() : status;
+  return cancellation.cancelled() ? cancellation.status() : status;
 }
 
 void LocalWorker::Abort(int64_t step_id, absl::Status reason) {

@@ -33,6 +33,7 @@ class LocalWorker final : public Worker {
 
   absl::Status DoRegister(RegisterRequest request, uint64_t* handle);
   absl::Status RunParts(const RunRequest& request, Registered& registered);
+  absl::Status RunAtOnce(Step& step, Registered& registered);
   void Forget(int64_t step_id);
 
   std::unique_ptr<Collectives> collectives_;

@@ -159,6 +159,8 @@ void NestedPlan::Start(std::span<const Tensor* const> args, const KernelContext&
   if (!run_ || &run_->lane() != &around.lane()) run_.emplace(*instance_, around.lane(), step_);
   run_->records = around.records;
   run_->options = around.options;
+  run_->unfinished = around.unfinished;
+  run_->cleanup = around.cleanup;
   run_->Start(std::move(finished));
 }
 

@@ -80,6 +80,7 @@ void PlanInstance::MakeNodes() {
   unknown_.resize(plan_.nodes.size());
   initial_waiting_.resize(plan_.nodes.size());
   initial_ready_.assign((plan_.nodes.size() + 63) / 64, 0);
+  outstanding_.assign(initial_ready_.size(), 0);
   for (uint32_t i = 0; i < plan_.nodes.size(); ++i) MakeNode(i);
   waiting_ = initial_waiting_;
   uses_ = initial_uses_;

@@ -37,9 +37,10 @@ class PlanInstance {
 
   // Counters of the run.
   std::vector<uint32_t>& waiting() { return waiting_; }  // by node: how many it still waits for
-  std::vector<uint64_t>& ready() {
-    return ready_;
-  }  // bit i: node i waits for nothing and has not started
+  // Bit i: node i waits for nothing and has not started.
+  std::vector<uint64_t>& ready() { return ready_; }
+  // Bit i: the asynchronous node i was started and is not done. All are 0 between runs.
+  std::vector<uint64_t>& outstanding() { return outstanding_; }
 
   // Resets the counters and marks the nodes that wait for nothing as ready.
   void BeginRun(StepContext* step, Completion* completion);
@@ -78,6 +79,7 @@ class PlanInstance {
   std::vector<uint32_t> waiting_, initial_waiting_;
   std::vector<uint32_t> uses_, initial_uses_;
   std::vector<uint64_t> ready_, initial_ready_;
+  std::vector<uint64_t> outstanding_;
   std::vector<uint32_t> transient_;  // slots that EndRun drops
   struct Unknown {                   // what a node with unknown shapes was last prepared for
     std::vector<ValueType> inputs;

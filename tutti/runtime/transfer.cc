@@ -2,6 +2,7 @@
 // rendezvous.
 #include <fmt/format.h>
 
+#include "tutti/device/awaiting.h"
 #include "tutti/runtime/register.h"
 #include "tutti/runtime/rendezvous.h"
 
@@ -24,13 +25,16 @@ class SendKernel final : public Kernel {
   }
 };
 
-class RecvKernel final : public AsyncKernel {
+class RecvKernel final : public AsyncKernel, public Awaiting {
  public:
   void Start(KernelContext& context) override {
     RendezvousOf(context).Receive(KeyOf(context), [&context](absl::Status status, Tensor value) {
       if (status.ok()) context.SetOutput(0, std::move(value));
       context.completion->NodeDone(context.index, std::move(status));
     });
+  }
+  std::string Awaited(const KernelContext& context) const override {
+    return fmt::format("the Send of \"{}\"", KeyOf(context));
   }
 };
 

@@ -18,6 +18,7 @@ namespace tutti {
 Output Mutex(Graph& graph, std::string_view name = "",
              std::source_location where = std::source_location::current());
 // Waits for the mutex and returns a token, an int64 scalar that MutexRelease needs.
+// Should the step fail or be cancelled before it releases the mutex, it is released at its end.
 Output MutexAcquire(Input mutex, std::string_view name = "");
 // Gives it to the next in line. FAILED_PRECONDITION unless `token` is the holder's.
 Node* MutexRelease(Input mutex, Input token, std::string_view name = "");

@@ -2,6 +2,7 @@
 // memory that the next step uses again. What is taken is handed on without a copy.
 #include <cstring>
 
+#include "tutti/device/awaiting.h"
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/queue_type.h"
 #include "tutti/kernels/cpu/register.h"
@@ -28,12 +29,13 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& value, Device& device) {
   return copy;
 }
 
-class QueueNodeKernel : public AsyncKernel {
+class QueueNodeKernel : public AsyncKernel, public Awaiting {
  public:
   absl::Status Prepare(PrepareContext& c) override {
     TUTTI_ASSIGN_OR_RETURN(queue_, QueueOf(*c.node().input(0).node, c.device()));
     return absl::OkStatus();
   }
+  std::string Awaited(const KernelContext&) const override { return queue_->Describe(); }
 
  protected:
   // INVALID_ARGUMENT unless `shape` is what the queue declares of component i.

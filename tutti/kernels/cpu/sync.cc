@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "tutti/device/awaiting.h"
 #include "tutti/kernels/accumulator_resource.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/resource_access.h"
@@ -13,7 +14,7 @@ namespace {
 
 void Configure(const Node& node, MutexResource::Config& config) { config.name = node.name(); }
 void Configure(const Node& node, BarrierResource::Config& config) {
-  config.participants = node.attr<int64_t>("participants");
+  config = {node.name(), node.attr<int64_t>("participants")};
 }
 void Configure(const Node& node, GateResource::Config& config) {
   config = {node.name(), node.attr<int64_t>("admit"), node.attr<int64_t>("workers")};
@@ -49,7 +50,7 @@ class ImmediateKernel final : public Kernel {
 
 // A node that may wait: the function hands a waiter to the resource, or returns an error.
 template <typename R, auto kFunction>
-class WaitingKernel final : public AsyncKernel {
+class WaitingKernel final : public AsyncKernel, public Awaiting {
  public:
   absl::Status Prepare(PrepareContext& c) override {
     TUTTI_ASSIGN_OR_RETURN(resource_, ResourceOf<R>(c));
@@ -59,13 +60,15 @@ class WaitingKernel final : public AsyncKernel {
     absl::Status status = kFunction(c, *resource_);
     if (!status.ok()) FinishNode(c, std::move(status));
   }
+  std::string Awaited(const KernelContext&) const override { return resource_->Describe(); }
 
  private:
   std::shared_ptr<R> resource_;
 };
 
 absl::Status AcquireMutex(KernelContext& c, MutexResource& mutex) {
-  mutex.Acquire(std::make_shared<NumberWaiter>(c));
+  mutex.Acquire(std::make_shared<MutexWaiter>(
+      c, std::static_pointer_cast<MutexResource>(mutex.shared_from_this())));
   return absl::OkStatus();
 }
 
