@@ -9,9 +9,8 @@ import json
 import statistics
 import subprocess
 
-from harness import collective_jobs as jobs
 from harness.comparison import say
-from harness.processes import FOLDER, BenchError
+from harness.processes import FOLDER, JOB_SECONDS, BenchError, run_together
 from harness.report import table, verdict
 
 NETLAB = FOLDER.parent / "scripts/netlab"
@@ -67,9 +66,8 @@ def first_rank_lines(output):
 
 def lines_of(hosts, ranks_per_host, *words, environment=None):
     """The figures that rank 0 printed in a run of netlab."""
-    output = jobs.run_together([[NETLAB, "--hosts", hosts, "--ranks-per-host", ranks_per_host,
-                                 "--rate", RATE, "--timeout", jobs.JOB_SECONDS - 20, *words]],
-                               environment)
+    output = run_together([[NETLAB, "--hosts", hosts, "--ranks-per-host", ranks_per_host,
+                            "--rate", RATE, "--timeout", JOB_SECONDS - 20, *words]], environment)
     lines = first_rank_lines(output)
     if not lines:
         raise BenchError(f"rank 0 printed no figure but: {output.strip()[-200:]}")
