@@ -203,6 +203,20 @@ void OpenOperation::EndRound() {
   phase_ = to_finish ? Phase::kFinish : Phase::kClosing;
 }
 
+// What RunLight would do something about.
+bool OpenOperation::has_light() const {
+  if (!error_.ok()) return false;
+  switch (phase_) {
+    case Phase::kSteps:
+      return light_head_ < light_.size() || steps_done_ == program_->steps.size();
+    case Phase::kGather:
+    case Phase::kClosing:
+      return missing_ == 0;
+    default:
+      return false;
+  }
+}
+
 void OpenOperation::RunLight() {
   if (phase_ == Phase::kGather && missing_ == 0) StartRound();
   if (phase_ == Phase::kSteps) {
@@ -239,8 +253,9 @@ int64_t OpenOperation::RunHeavy(int64_t budget) {
 }
 
 bool OpenOperation::Rest() {
-  if (has_heavy() || phase_ == Phase::kDone) return false;
-  if (phase_ == Phase::kSteps && light_head_ < light_.size() && error_.ok()) return false;
+  // It may have come onto the list while others had their turn: a send of one operation can
+  // complete that of another.
+  if (has_heavy() || has_light() || phase_ == Phase::kDone) return false;
   runnable_ = false;
   return true;
 }

@@ -98,6 +98,7 @@ class OpenOperation {
 
   // Does all light work there is.
   void RunLight();
+  bool has_light() const;
   bool has_heavy() const;
   // Does heavy work on up to `budget` bytes; returns what is left of the budget.
   int64_t RunHeavy(int64_t budget);
