@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "tutti/base/clock.h"
 #include "tutti/collective/algorithms/algorithm.h"
 #include "tutti/collective/in_process.h"
 #include "tutti/collective/ranks_under_test.h"
@@ -43,6 +44,36 @@ RanksUnderTest MeshOf(const std::vector<int>& hosts) {
   }
   for (std::thread& thread : threads) thread.join();
   return RanksUnderTest(JoinInProcess(std::move(transports), hosts));
+}
+
+// As a lane of a training step does: all buckets are started, then polled until all are done.
+TEST(Mesh, ManyOperationsUnderWayAllEnd) {
+  for (const std::vector<int>& hosts : {std::vector<int>{0, 1, 2, 3}, {0, 0, 1, 1}}) {
+    RanksUnderTest ranks = MeshOf(hosts);
+    ranks.Run([](Communicator& communicator) {
+      constexpr int kBuckets = 6, kSteps = 4;
+      constexpr int64_t kCount = 1'000'000;
+      std::vector<std::vector<float>> data(kBuckets, std::vector<float>(kCount));
+      for (int step = 0; step < kSteps; ++step) {
+        std::vector<Handle> handles;
+        for (int b = 0; b < kBuckets; ++b) {
+          data[b].assign(kCount, static_cast<float>(b + step));
+          handles.push_back(communicator.world().AllReduce(data[b].data(), kCount, kFloat32,
+                                                           {.key = std::to_string(b)}));
+        }
+        const int64_t deadline = NowNanos() + 30'000'000'000;
+        for (const Handle& handle : handles) {
+          while (!handle.done() && NowNanos() < deadline) {
+            if (!communicator.Poll()) communicator.WaitForWork(1'000'000);
+          }
+          ASSERT_TRUE(handle.done()) << "step " << step;
+        }
+        for (int b = 0; b < kBuckets; ++b) {
+          ASSERT_EQ(data[b].back(), 4 * static_cast<float>(b + step));
+        }
+      }
+    });
+  }
 }
 
 TEST(Mesh, LinksAreMemoryWithinAHostAndSocketsBetween) {
