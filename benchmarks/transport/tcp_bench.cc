@@ -239,7 +239,7 @@ int BothHere(Settings settings) {
   std::vector<std::unique_ptr<TcpTransport>> transports;
   for (int rank = 0; rank < 2; ++rank) {
     transports.push_back(ValueOrThrow(TcpTransport::Listen(
-        {.rank = rank, .size = 2, .host = settings.host, .streams = settings.streams})));
+        {.rank = rank, .size = 2, .host = settings.host, .streams_in_host = settings.streams})));
     settings.endpoints.push_back(transports.back()->endpoint());
   }
   const pid_t child = fork();
@@ -260,7 +260,8 @@ int OneEnd(const Settings& settings) {
                                                       .size = 2,
                                                       .host = own.host,
                                                       .port = own.port,
-                                                      .streams = settings.streams}));
+                                                      .streams = settings.streams,
+                                                      .streams_in_host = settings.streams}));
   // The other end may be started later. It refuses the connection that shows it there.
   const Address other = ValueOrThrow(Resolve(endpoint(1 - settings.rank))).front();
   const int64_t deadline = NowNanos() + 30'000'000'000;

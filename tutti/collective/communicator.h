@@ -130,7 +130,7 @@ struct CommunicatorOptions {
   std::string transport = "auto";  // auto: shm within a host, tcp between; or shm, or tcp
   double silence_seconds = 5;      // without a sign of life a rank is given up
   double late_seconds = 5;         // alive but late: warned about this often
-  int tcp_streams = 2;             // per peer
+  int tcp_streams = 2;             // per peer on another host
   bool tune = true;                // measure links at the start (up to 50 ms), or use defaults
 };
 

@@ -40,12 +40,14 @@ class SharedMemory final : public net::RegisteredMemory {
 
 // About 1 us of looking, in which most short messages come; the transport's own waiting begins with
 // asking for the time, which takes as long as some looks. Where the ranks of this host outnumber
-// the cores, whoever is waited for may need this one: then it is given away at once.
+// the cores, whoever is waited for may need this one: then it is given away at once. A look at
+// sockets is a system call, and their transport knows better how long to look.
 int LooksOf(const net::Transport& transport) {
   int neighbours = 0;
   for (int peer = 0; peer < transport.size(); ++peer) {
     neighbours += transport.link(peer) != net::LinkKind::kSocket;
   }
+  if (neighbours == 1) return 0;
   cpu_set_t cores;
   CPU_ZERO(&cores);
   if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) return 0;

@@ -74,7 +74,10 @@ absl::Status Link::SetEndpoint(std::string_view endpoint) {
   if (parsed.port == 0) return InvalidArgument("'{}' has port 0, where nobody listens", endpoint);
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(parsed));
   endpoint_ = endpoint;
-  out_.SetAddress(addresses.front());
+  // Towards itself a host uses the very address that is asked for.
+  const absl::StatusOr<std::string> own = AddressTowards(addresses.front());
+  on_this_host_ = own.ok() && *own == addresses.front().host();
+  out_.SetAddress(addresses.front(), on_this_host_);
   return absl::OkStatus();
 }
 

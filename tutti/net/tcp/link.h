@@ -59,6 +59,8 @@ class Link {
   // Looks the name up.
   absl::Status SetEndpoint(std::string_view endpoint);
   int peer() const { return peer_; }
+  // Whether the endpoint is an address of this host.
+  bool on_this_host() const { return on_this_host_; }
   std::string Describe() const;
 
   // False: requests end with status() at once, and no stream moves anything.
@@ -92,6 +94,7 @@ class Link {
   Shared* const shared_;
   const int peer_;
   std::string endpoint_ = "not connected yet";
+  bool on_this_host_ = false;
   absl::Status status_;
   bool losing_ = false;
   bool lost_ = false;

@@ -18,12 +18,15 @@ OutStream::OutStream(Shared* shared, Link* link, FrameSource* source, int number
 
 OutStream::~OutStream() { Close(absl::OkStatus()); }
 
-void OutStream::Connect(const Address& address) {
+void OutStream::Connect(const Address& address, int send_buffer) {
   absl::StatusOr<Socket> socket = StartConnect(address);
   absl::Status status = socket.status();
   if (status.ok()) {
     socket_ = *std::move(socket);
     SetNoDelay(socket_.fd());
+    if (send_buffer > 0) {
+      setsockopt(socket_.fd(), SOL_SOCKET, SO_SNDBUF, &send_buffer, sizeof(send_buffer));
+    }
     wanted_ = EPOLLOUT;
     status = shared_->poller.Add(socket_.fd(), wanted_, this);
   }

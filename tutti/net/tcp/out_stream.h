@@ -50,7 +50,8 @@ class OutStream final : public EventHandler {
   OutStream(Shared* shared, Link* link, FrameSource* source, int number);
   ~OutStream();
 
-  void Connect(const Address& address);
+  // `send_buffer`: bytes that the socket holds; 0: as many as the system likes.
+  void Connect(const Address& address, int send_buffer);
   // Puts a frame behind those that wait, and writes if that is possible.
   void Push(OutFrame frame);
   // Writes frames, from the queue or else from the source, until the socket is full, nothing is

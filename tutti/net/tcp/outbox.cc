@@ -14,6 +14,11 @@ namespace {
 // Far beyond what operations in flight need; a peer that sends more is out of its mind.
 constexpr size_t kMaxReadies = size_t{1} << 20;
 
+// Within a host, bytes under way lie in its caches as long as they are few; the system's own choice
+// grows to megabytes. `tutti bench allreduce --transport tcp --bytes 64M`, 2 ranks: 1.08 GB/s with
+// 128 KB, 1.54 with 256 KB, 1.46 with 512 KB, 1.25 with the system's.
+constexpr int kSendBufferInHost = 256 << 10;
+
 OutFrame MakeFrame(FrameHeader header, ConstBytes payload) {
   OutFrame frame;
   header.payload = static_cast<uint32_t>(payload.size());
@@ -25,13 +30,18 @@ OutFrame MakeFrame(FrameHeader header, ConstBytes payload) {
 }  // namespace
 
 Outbox::Outbox(Shared* shared, Link* link)
-    : shared_(shared),
-      link_(link),
-      streams_(static_cast<size_t>(1 + shared->options.streams)),
-      bulk_(streams_.size()),
-      pinned_bytes_(streams_.size()) {}
+    : shared_(shared), link_(link), streams_(2), bulk_(2), pinned_bytes_(2) {}
 
 Outbox::~Outbox() = default;
+
+void Outbox::SetAddress(const Address& address, bool on_this_host) {
+  address_ = address;
+  send_buffer_ = on_this_host ? kSendBufferInHost : 0;
+  const int streams = on_this_host ? shared_->options.streams_in_host : shared_->options.streams;
+  streams_.resize(static_cast<size_t>(1 + streams));
+  bulk_.resize(streams_.size());
+  pinned_bytes_.resize(streams_.size());
+}
 
 void Outbox::Open() { StreamFor(0); }
 
@@ -39,7 +49,7 @@ OutStream* Outbox::StreamFor(int number) {
   auto& stream = streams_[static_cast<size_t>(number)];
   if (stream == nullptr) {
     stream = std::make_unique<OutStream>(shared_, link_, this, number);
-    stream->Connect(address_);
+    stream->Connect(address_, number > 0 ? send_buffer_ : 0);
   }
   return stream.get();
 }

@@ -38,7 +38,8 @@ class Outbox final : public FrameSource {
   Outbox(Shared* shared, Link* link);
   ~Outbox();
 
-  void SetAddress(const Address& address) { address_ = address; }
+  // Before anything is sent.
+  void SetAddress(const Address& address, bool on_this_host);
   // Makes the connection of stream 0 if there is none yet.
   void Open();
 
@@ -85,6 +86,7 @@ class Outbox final : public FrameSource {
   Shared* const shared_;
   Link* const link_;
   Address address_;
+  int send_buffer_ = 0;                              // bytes, of a bulk stream; 0: the system's
   std::vector<std::unique_ptr<OutStream>> streams_;  // null until first needed
   TagQueue<Waiting> waiting_;                        // large sends without their kReady
   TagQueue<Ready> readies_;                          // without their send

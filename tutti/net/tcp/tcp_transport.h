@@ -22,12 +22,17 @@ struct TcpOptions {
 
   std::string host = "127.0.0.1";  // the address of this host by which the others reach it
   int port = 0;                    // 0: any
-  int streams = 2;                 // for large messages to each peer; up to kMaxTcpStreams
+  // For large messages to each peer, up to kMaxTcpStreams: on another host, and on this one, where
+  // several would only share the cores that copy.
+  int streams = 2;
+  int streams_in_host = 1;
 
   double connect_seconds = 10;               // for a connection to stand, handshake included
   int max_pending = 128;                     // connections that have not said yet who they are
   size_t max_kept_bytes = size_t{64} << 20;  // of a peer's messages without a Receive
-  int64_t spin_nanos = 20'000;               // of a Wait before it sleeps
+  // Of a Wait before it sleeps; not where the ranks of this host outnumber its cores, since whoever
+  // is waited for may need this one.
+  int64_t spin_nanos = 20'000;
 };
 
 // The transport between hosts: tutti/net/tcp/tcp_transport.cc tells how it works.

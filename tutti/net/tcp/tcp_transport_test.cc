@@ -21,8 +21,8 @@ std::vector<std::unique_ptr<Transport>> MakeTcp(int size, int streams) {
   std::vector<std::unique_ptr<TcpTransport>> ranks;
   std::vector<std::string> endpoints;
   for (int rank = 0; rank < size; ++rank) {
-    ranks.push_back(
-        ValueOrThrow(TcpTransport::Listen({.rank = rank, .size = size, .streams = streams})));
+    ranks.push_back(ValueOrThrow(
+        TcpTransport::Listen({.rank = rank, .size = size, .streams_in_host = streams})));
     endpoints.push_back(ranks.back()->endpoint());
   }
   std::vector<std::unique_ptr<Transport>> transports;
@@ -55,7 +55,7 @@ class MessageTest : public ::testing::TestWithParam<std::tuple<First, bool, int>
 
 TEST_P(MessageTest, OfEverySizeArrives) {
   const auto [first, take, streams] = GetParam();
-  auto ranks = StartRanks(2, {.streams = streams});
+  auto ranks = StartRanks(2, {.streams_in_host = streams});
   uint32_t index = 0;
   for (const size_t size : kSizes) {
     SCOPED_TRACE(size);
@@ -339,6 +339,7 @@ TEST(TcpTransportTest, SpeaksIpv6) {
 TEST(TcpTransportTest, MistakesOfTheCallerAreErrors) {
   EXPECT_FALSE(TcpTransport::Listen({.rank = 2, .size = 2}).ok());
   EXPECT_FALSE(TcpTransport::Listen({.streams = 0}).ok());
+  EXPECT_FALSE(TcpTransport::Listen({.streams_in_host = 65}).ok());
   EXPECT_FALSE(TcpTransport::Listen({.host = "no such host"}).ok());
   auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 0, .size = 2}));
   Recorder early, unknown;
