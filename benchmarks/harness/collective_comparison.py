@@ -99,8 +99,12 @@ class CollectiveComparison:
         for key, transport, memory in TUTTI if self._tutti else ():
             sizes = [s for s in self._options.bytes if transport == "shm" or s >= plan.TCP_FROM]
             if sizes:
-                turns.append((key, "", lambda sizes=sizes, t=transport, m=memory: jobs.run_tutti(
-                    self._tutti.program, ranks, sizes, self._options.seconds, t, m)))
+                def measure(sizes=sizes, t=transport, m=memory):
+                    return jobs.run_tutti(self._tutti.program, ranks, sizes,
+                                          self._options.seconds, t, m)
+                bounded = key == "tutti"
+                turns.append((key, "", (lambda m=measure: self._with_bound(m)) if bounded
+                              else measure))
         for peer in self._peers:
             for mode in peer.modes:
                 sizes = self._chosen[ranks, peer.key].get(mode.label)
@@ -109,11 +113,23 @@ class CollectiveComparison:
                                   jobs.run_peer(p, m, ranks, s, self._options.seconds)))
         return turns
 
-    def _round(self, number):
+    def _with_bound(self, measure):
+        """What memory allows is measured right before and right after: on a shared machine it can
+        change by half within a minute. The higher of the two is the bound of this turn."""
         large = [s for s in self._options.bytes if s >= plan.BOUND_FROM]
-        if large:
-            for size, rate in jobs.run_memory_bound(large, self._options.seconds).items():
-                self.result["bound"].setdefault(str(size), []).append(rate)
+        if not large:
+            return measure()
+        before = jobs.run_memory_bound(large, self._options.seconds)
+        lines = measure()
+        after = jobs.run_memory_bound(large, self._options.seconds)
+        for size in large:
+            bound = max(before[size], after[size])
+            self.result["bound"].setdefault(str(size), []).append(bound)
+            if size in lines:
+                lines[size]["bound"] = bound
+        return lines
+
+    def _round(self, number):
         for ranks in self._options.ranks:
             turns = self._turns(ranks)
             first = number * 3 % max(1, len(turns))  # another one goes first in each round
@@ -128,11 +144,13 @@ class CollectiveComparison:
         place = (ranks, key, mode, size)
         if place not in self._figures:
             self._figures[place] = {"ranks": ranks, "contender": key, "mode": mode, "bytes": size,
-                                    "us": [], "back_to_back_us": []}
+                                    "us": [], "back_to_back_us": [], "bound": []}
             self.result["figures"].append(self._figures[place])
         self._figures[place]["us"].append(line["us"])
         if line.get("back_to_back_us"):
             self._figures[place]["back_to_back_us"].append(line["back_to_back_us"])
+        if line.get("bound"):
+            self._figures[place]["bound"].append(line["bound"])
 
 
 def median(figure, what="us"):

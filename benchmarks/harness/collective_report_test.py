@@ -18,9 +18,9 @@ from harness.processes import BenchError  # noqa: E402
 MB = plan.M
 
 
-def figure(contender, size, us, ranks=2, mode="", back_to_back=()):
+def figure(contender, size, us, ranks=2, mode="", back_to_back=(), bound=()):
     return {"ranks": ranks, "contender": contender, "mode": mode, "bytes": size, "us": us,
-            "back_to_back_us": list(back_to_back)}
+            "back_to_back_us": list(back_to_back), "bound": list(bound)}
 
 
 def result(figures, **more):
@@ -41,17 +41,32 @@ class RatesTest(unittest.TestCase):
                       "**2.11** (2.00 to 2.25) | 1.7 | met |", text)
 
     def test_short_of_the_target_and_of_the_bound(self):
-        figures = [figure("tutti", 16 * MB, [2e3]), figure("tutti-ordinary", 16 * MB, [4e3]),
+        figures = [figure("tutti", 16 * MB, [2e3], bound=[50.0]),
+                   figure("tutti-ordinary", 16 * MB, [4e3]),
                    figure("oneccl", 16 * MB, [3e3], mode="direct")]
-        text = report.rates_section(result(figures, bound={str(16 * MB): [50.0, 60.0, 48.0]}))
+        text = report.rates_section(result(figures))
         self.assertIn("**1.50** | 1.7 | **missed** | 0.75, **missed** | 12.5 | 67%, **missed** |",
                       text)
 
     def test_the_bound_is_a_promise_for_two_ranks_only(self):
-        figures = [figure("tutti", 16 * MB, [9e3], ranks=4),
+        figures = [figure("tutti", 16 * MB, [9e3], ranks=4, bound=[40.0]),
                    figure("gloo", 16 * MB, [60e3], ranks=4)]
-        text = report.rates_section(result(figures, bound={str(16 * MB): [40.0]}))
+        text = report.rates_section(result(figures))
         self.assertIn("| 5.0 | 37% |", text)
+
+    def test_the_share_of_the_bound_is_taken_round_by_round(self):
+        # 80% of the bound in every round, while memory itself was slow, quick and slow.
+        rates = [8.0, 16.0, 8.8]
+        figures = [figure("tutti", 16 * MB, [16 * MB / r * 1e-3 for r in rates],
+                          bound=[r / 0.8 * 4 for r in rates])]
+        text = report.rates_section(result(figures))
+        self.assertIn("| 11.0 | 80%, met |", text)
+        figures[0]["bound"] = [r / 0.7 * 4 for r in rates[:2]] + [r / 0.9 * 4 for r in rates[2:]]
+        self.assertIn("| 70%, **missed** |", report.rates_section(result(figures)))
+
+    def test_more_than_the_bound_is_no_success(self):
+        figures = [figure("tutti", 16 * MB, [1e3], bound=[50.0])]
+        self.assertIn("| 134%, disturbed |", report.rates_section(result(figures)))
 
     def test_disturbed_rounds_are_counted(self):
         text = report.disturbance(result([], bound={str(16 * MB): [9.0], str(64 * MB): [40.0, 30.0]}))

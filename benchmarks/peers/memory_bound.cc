@@ -15,24 +15,51 @@ __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3"))) voi
   for (size_t i = 0; i < count; ++i) a[i] = b[i] = a[i] + b[i];
 }
 
-// Seconds until both threads are done; they start together.
-double Turn(float* a, float* b, size_t count, size_t repeats) {
-  std::atomic<int> ready{0};
-  double begin[2], end[2];
-  const auto work = [&](size_t which) {
-    const size_t half = count / 2;
-    ready.fetch_add(1);
-    while (ready.load() < 2) {
+// Two threads, this one and one of its own, that do turn after turn together. The other one spins
+// between turns, as the ranks of an all-reduce do: a thread that is made or woken for every turn
+// would have its start counted as time of the memory.
+class Pair {
+ public:
+  Pair(float* a, float* b, size_t count, size_t repeats)
+      : a_(a), b_(b), half_(count / 2), repeats_(repeats), other_([this] { Follow(); }) {}
+  ~Pair() {
+    stop_ = true;
+    ++turn_;
+    other_.join();
+  }
+
+  // Seconds until both are done.
+  double Turn() {
+    const int turn = turn_.load() + 1;
+    const double begin = peers::Now();
+    turn_ = turn;
+    Work(0);
+    while (done_.load() < turn) {
     }
-    begin[which] = peers::Now();
-    for (size_t i = 0; i < repeats; ++i) AddBoth(a + which * half, b + which * half, half);
-    end[which] = peers::Now();
-  };
-  std::thread other(work, 1);
-  work(0);
-  other.join();
-  return std::max(end[0], end[1]) - std::min(begin[0], begin[1]);
-}
+    return peers::Now() - begin;
+  }
+
+ private:
+  void Follow() {
+    for (int turn = 1;; ++turn) {
+      while (turn_.load() < turn) {
+      }
+      if (stop_) return;
+      Work(1);
+      done_ = turn;
+    }
+  }
+  void Work(size_t which) {
+    for (size_t i = 0; i < repeats_; ++i) AddBoth(a_ + which * half_, b_ + which * half_, half_);
+  }
+
+  float* const a_;
+  float* const b_;
+  const size_t half_, repeats_;
+  std::atomic<bool> stop_{false};
+  std::atomic<int> turn_{0}, done_{0};
+  std::thread other_;
+};
 
 }  // namespace
 
@@ -42,11 +69,12 @@ int main(int argc, char** argv) {
     const size_t count = bytes / sizeof(float);
     peers::Array a(bytes), b(bytes);
     const size_t repeats = std::max<size_t>(1, (8 << 20) / bytes);
-    Turn(a.data(), b.data(), count, repeats);
+    Pair pair(a.data(), b.data(), count, repeats);
+    pair.Turn();
     std::vector<double> rates;
     for (const double until = peers::Now() + options.seconds;
          rates.size() < 5 || peers::Now() < until;) {
-      rates.push_back(16e-9 * double(count * repeats) / Turn(a.data(), b.data(), count, repeats));
+      rates.push_back(16e-9 * double(count * repeats) / pair.Turn());
     }
     std::printf("{\"bytes\": %zu, \"gb_per_second\": %.4g, \"median\": %.4g}\n", bytes,
                 *std::max_element(rates.begin(), rates.end()), peers::Median(rates));
