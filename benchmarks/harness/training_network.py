@@ -146,7 +146,7 @@ def rows(network):
 
 SECTION = """### Between hosts
 {workers} workers train an MLP {model} (K = {megabytes:.0f} MB) on network namespaces of this machine, joined by a bridge; each link is shaped to 1 Gbit/s in both directions (`scripts/netlab`). B is what one plain TCP stream gets on such a link in the same run: {stream:.1f} MB/s.
-The workers share {cores} cores, so that computing, summing and the kernel's work for the links compete for them as they would not on {workers} machines; {batch} samples a worker are few enough that computing does not drown the links. Communication is the time in which an operation was under way, in steps of one sample a worker; forward ({forward}) and forward with backward and update ({local}) are those of {workers} workers that compute at the same time and do not communicate.
+The workers share the cores of this machine, {cores}, so that computing, summing and the kernel's work for the links compete for them as they would not on {workers} machines; {batch} samples a worker are few enough that computing does not drown the links. Communication is the time in which an operation was under way, in steps of one sample a worker; forward ({forward}) and forward with backward and update ({local}) are those of {workers} workers that compute at the same time and do not communicate.
 
 {rows}
 How gradients travelled, as each run says at its start:

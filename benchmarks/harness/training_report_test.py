@@ -133,7 +133,7 @@ class NetworkTest(unittest.TestCase):
     def test_the_section_says_how_gradients_travelled(self):
         text = network.section(self.figures(one_sample=0.8, auto=0.5), "2 (x)")
         for part in ("100.0 MB/s", "- 4 hosts: by one_sample", "of 2 hosts: by auto",
-                     "share 2 (x) cores", "forward (not measured)"):
+                     "the cores of this machine, 2 (x), so", "forward (not measured)"):
             self.assertIn(part, text)
         self.assertEqual(network.section(None, "2"), "")
 

@@ -6,8 +6,8 @@
 //   K/s (T(s) + c) + T(s)
 //
 // is least; c is what an operation costs beside the links. With T(s) = l + s/B this is near
-// sqrt(K (l + c) B): 1 to 2 MB for 50 MB over 1 Gbit/s, some 100 KB for a small model in shared
-// memory. T comes from the cost model, which replays the schedule that the tuner would take.
+// sqrt(K (l + c) B): 2 to 4 MB for 50 MB between four hosts at 1 Gbit/s, 256 KB for 300 KB in
+// shared memory. T comes from the cost model, which replays the schedule that the tuner would take.
 //
 // The first bucket is small where many follow, so that the links get work early; where few do, one
 // more operation costs more than it brings.
@@ -22,8 +22,8 @@ namespace {
 constexpr int64_t kSmallest = 64 << 10;
 constexpr int64_t kLargest = 64 << 20;
 constexpr int64_t kMany = 8;
-// Of a node and an operation, on both ends: `train_bench --model mlp-small` with one bucket and
-// with two.
+// Of a node and of an operation on both ends. An estimate: three times what `tutti bench allreduce
+// --bytes 4` takes on one host.
 constexpr double kStartSeconds = 4e-6;
 
 }  // namespace
