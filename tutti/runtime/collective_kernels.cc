@@ -71,11 +71,12 @@ class CollectiveKernel : public AsyncKernel, public Awaiting {
     handle.OnDone([this, &context](const absl::Status& status) { Finish(context, status); });
   }
   void Finish(KernelContext& context, const absl::Status& status) {
-    context.cancellation().Forget(on_cancel_);
+    StopWatching(context);
     context.completion->NodeDone(context.index, status);
   }
 
- private:
+  // Between the two, a step that is cancelled ends the operation that it waits for.
+  void StopWatching(KernelContext& context) { context.cancellation().Forget(on_cancel_); }
   void WatchCancellation(KernelContext& context) {
     on_cancel_ = context.cancellation().Register(
         [communicator = communicator_, &cancellation = context.cancellation()] {
@@ -84,6 +85,7 @@ class CollectiveKernel : public AsyncKernel, public Awaiting {
     if (on_cancel_ == Cancellation::kNone) communicator_->Abort(context.cancellation().status());
   }
 
+ private:
   std::string key_;
   std::string algorithm_;
   Wire wire_ = Wire::kAsIs;
@@ -184,12 +186,11 @@ class AllGatherKernel final : public CollectiveKernel {
     call.key = count_key;
     call.wire = Wire::kAsIs;
     const Handle handle = gather_group_->AllGather(counts_.data(), 1, kInt64, call);
+    WatchCancellation(context);
     handle.OnDone([this, &context](const absl::Status& status) {
-      if (status.ok()) {
-        GatherRows(context);
-      } else {
-        context.completion->NodeDone(context.index, status);
-      }
+      if (!status.ok()) return Finish(context, status);
+      StopWatching(context);
+      GatherRows(context);
     });
   }
 
