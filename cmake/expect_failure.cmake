@@ -1,0 +1,22 @@
+# cmake -DCODE=3 "-DREGEX=text" -P expect_failure.cmake -- COMMAND ARGUMENTS...
+# Runs the command, which must exit with CODE and print what REGEX describes. CTest alone checks one
+# of the two: with PASS_REGULAR_EXPRESSION it does not look at the code.
+set(command "")
+set(found FALSE)
+math(EXPR last "${CMAKE_ARGC} - 1")
+foreach(i RANGE ${last})
+  if(found)
+    string(REPLACE ";" "\\;" argument "${CMAKE_ARGV${i}}")
+    list(APPEND command "${argument}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(found TRUE)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} RESULT_VARIABLE code OUTPUT_VARIABLE text ERROR_VARIABLE text)
+message("${text}")
+if(NOT "${code}" STREQUAL "${CODE}")
+  message(FATAL_ERROR "exited with ${code}, expected ${CODE}")
+endif()
+if(NOT text MATCHES "${REGEX}")
+  message(FATAL_ERROR "expected output that matches ${REGEX}")
+endif()
