@@ -1,7 +1,5 @@
 #include "tutti/collective/engine.h"
 
-#include <sched.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -43,15 +41,11 @@ class SharedMemory final : public net::RegisteredMemory {
 // the cores, whoever is waited for may need this one: then it is given away at once. A look at
 // sockets is a system call, and their transport knows better how long to look.
 int LooksOf(const net::Transport& transport) {
-  int neighbours = 0;
+  int neighbours = 0;  // this rank among them
   for (int peer = 0; peer < transport.size(); ++peer) {
     neighbours += transport.link(peer) != net::LinkKind::kSocket;
   }
-  if (neighbours == 1) return 0;
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) return 0;
-  return neighbours <= CPU_COUNT(&cores) ? 20 : 0;
+  return neighbours == 1 || transport.crowded() ? 0 : 20;
 }
 
 bool HasChunkPerRank(Operation operation) {

@@ -61,6 +61,7 @@ class Mesh final : public Transport {
   bool Progress() override;
   void Wait(int64_t timeout_nanos) override { memory_->Wait(timeout_nanos); }
   void Wake() override { memory_->Wake(); }
+  bool crowded() const override { return memory_->crowded(); }
   bool NeedsService() const override { return true; }
   void Fail(int peer, const absl::Status& status) override { Of(peer).Fail(peer, status); }
   bool NextBroken(BrokenLink* broken) override {

@@ -125,6 +125,10 @@ class Transport {
   // sockets need serving, memory does not.
   virtual bool NeedsService() const = 0;
 
+  // Do the ranks of this host outnumber the cores that they may use together? Then whoever waits
+  // gives its core away at once.
+  virtual bool crowded() const { return false; }
+
   // Ends every open request to and from the peer with `status`, and refuses further ones.
   virtual void Fail(int peer, const absl::Status& status) = 0;
   // A link that ended by itself, told once each: a peer died, or left on purpose. Messages that

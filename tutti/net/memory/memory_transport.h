@@ -64,6 +64,7 @@ class MemoryTransport final : public Transport {
   bool Progress() override;
   void Wait(int64_t timeout_nanos) override;
   void Wake() override;
+  bool crowded() const override { return crowded_; }
   bool NeedsService() const override { return false; }
 
   void Fail(int peer, const absl::Status& status) override;
