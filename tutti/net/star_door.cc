@@ -17,8 +17,6 @@ namespace tutti::net {
 namespace {
 
 constexpr int64_t kSweepNanos = 100'000'000;
-constexpr int64_t kLogWindowNanos = 10'000'000'000;
-constexpr int kLogLinesPerWindow = 20;
 constexpr int kAcceptsPerRound = 64;
 
 }  // namespace
@@ -159,18 +157,7 @@ void StarDoor::Refuse(Place arrival, std::string_view why) {
 }
 
 void StarDoor::LogRefusal(const Arrival& arrival, std::string_view why) {
-  const int64_t now = NowNanos();
-  if (window_ == 0 || now - window_ > kLogWindowNanos) {
-    if (left_out_ > 0) {
-      Log(LogLevel::kWarning, "{} more connections were refused without a line here", left_out_);
-    }
-    window_ = now;
-    lines_ = left_out_ = 0;
-  }
-  if (++lines_ > kLogLinesPerWindow) {
-    ++left_out_;
-    return;
-  }
+  if (!refusals_.HasRoom()) return;
   const std::string who =
       arrival.handshake.peer_known()
           ? fmt::format(", which says that it is rank {} of job '{}'",

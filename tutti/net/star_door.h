@@ -11,6 +11,7 @@
 #include "tutti/net/control_message.h"
 #include "tutti/net/event_loop.h"
 #include "tutti/net/handshake.h"
+#include "tutti/net/refusal_log.h"
 #include "tutti/net/socket.h"
 
 namespace tutti::net {
@@ -70,10 +71,7 @@ class StarDoor {
   const Callbacks callbacks_;
   uint64_t watch_ = 0;
   std::list<Arrival> arrivals_;  // the oldest first
-  // The log's limit: lines in the current window, and what was left out.
-  int64_t window_ = 0;
-  int lines_ = 0;
-  int left_out_ = 0;
+  RefusalLog refusals_;
 };
 
 }  // namespace tutti::net

@@ -129,7 +129,8 @@ void Listener::RefuseForWantOfDescriptors() {
   LogRefusal("somebody", "this process has no file descriptors left (ulimit -n)");
 }
 
-void Listener::LogRefusal(const std::string& from, std::string_view why) const {
+void Listener::LogRefusal(const std::string& from, std::string_view why) {
+  if (!refusals_.HasRoom()) return;
   Log(LogLevel::kWarning, "rank {} ({}, tcp) refused a connection from {}: {}",
       shared_->options.rank, endpoint_, from, why);
 }

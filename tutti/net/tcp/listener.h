@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "tutti/net/handshake.h"
+#include "tutti/net/refusal_log.h"
 #include "tutti/net/socket.h"
 #include "tutti/net/tcp/greeting.h"
 #include "tutti/net/tcp/poller.h"
@@ -40,7 +41,7 @@ class Listener final : public EventHandler {
 
   void Add(Socket socket, const Address& from);
   void RefuseForWantOfDescriptors();
-  void LogRefusal(const std::string& from, std::string_view why) const;
+  void LogRefusal(const std::string& from, std::string_view why);
 
   Shared* const shared_;
   const Handshake::Admit admit_;
@@ -49,6 +50,7 @@ class Listener final : public EventHandler {
   Socket
       spare_;  // given up to accept, and so refuse, a connection when there are no descriptors left
   std::string endpoint_;
+  RefusalLog refusals_;
   std::list<std::unique_ptr<Pending>> pending_;  // oldest first
   int waiting_ = 0;                              // of pending_, those that are not over
 };
