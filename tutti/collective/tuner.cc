@@ -28,8 +28,21 @@ constexpr int kMostRanks = 32;
 // rounding never decides.
 constexpr double kTie = 1.02;
 
-// Where rank 0 keeps the figures of machines like these: host, kind of links, ranks, cores.
-std::filesystem::path CacheFile(std::span<const int> hosts, std::string_view transport) {
+// What tells the place of a rank from all others: the running system, its name, its address in the
+// job's network (namespaces of one host have their own), and the cores it may use.
+std::string PlaceOf(const net::Star& star) {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char name[256] = "";
+  ::gethostname(name, sizeof(name) - 1);
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  ::sched_getaffinity(0, sizeof(cores), &cores);
+  return fmt::format("{} {} {} {}", boot, name, star.own_address(), CPU_COUNT(&cores));
+}
+
+// Where rank 0 keeps the figures of the links between these places.
+std::filesystem::path CacheFile(std::span<const std::string> places, std::string_view transport) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   std::filesystem::path folder;
@@ -40,18 +53,13 @@ std::filesystem::path CacheFile(std::span<const int> hosts, std::string_view tra
   } else {
     return {};
   }
-  char name[256] = "";
-  ::gethostname(name, sizeof(name) - 1);
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  ::sched_getaffinity(0, sizeof(cores), &cores);
-  const std::string what =
-      fmt::format("{} {} {} {}", name, transport, fmt::join(hosts, ","), CPU_COUNT(&cores));
+  const std::string what = fmt::format("{}\n{}", transport, fmt::join(places, "\n"));
   return folder / "tutti" / fmt::format("links-{:016x}", StableHash(what));
 }
 
 std::string ReadCache(const std::filesystem::path& file) {
-  constexpr auto kFresh = std::chrono::hours(24);
+  // What was measured beside another job is not believed for long.
+  constexpr auto kFresh = std::chrono::hours(1);
   std::error_code error;
   const auto written = std::filesystem::last_write_time(file, error);
   if (error || std::filesystem::file_time_type::clock::now() - written > kFresh) return "";
@@ -181,7 +189,8 @@ std::string TunedSelector::Explain(Operation operation, int64_t bytes) const {
 
 absl::StatusOr<LinkFigures> FiguresForAll(Communicator& communicator, std::span<const int> hosts,
                                           std::string_view transport, net::Star& star) {
-  const std::filesystem::path file = CacheFile(hosts, transport);
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> places, star.AllGather(PlaceOf(star)));
+  const std::filesystem::path file = CacheFile(places, transport);
   TUTTI_ASSIGN_OR_RETURN(const std::string kept,
                          star.Broadcast(communicator.rank() == 0 ? ReadCache(file) : ""));
   if (!kept.empty()) return ParseLinkFigures(kept);

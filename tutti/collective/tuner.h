@@ -46,8 +46,8 @@ class TunedSelector final : public Selector {
   mutable std::array<std::array<std::optional<Choice>, 65>, 10> chosen_;
 };
 
-// The figures that all ranks choose by: rank 0's of an earlier job on the same machines if it has
-// kept some, else measured here. They are the same on all ranks.
+// The figures that all ranks choose by: rank 0's of a job on the same machines within the last hour
+// if it has kept some, else measured here. They are the same on all ranks.
 absl::StatusOr<LinkFigures> FiguresForAll(Communicator& communicator, std::span<const int> hosts,
                                           std::string_view transport, net::Star& star);
 
