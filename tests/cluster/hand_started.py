@@ -94,6 +94,15 @@ class HandStarted(unittest.TestCase):
         self.assertIn("token", ended[0][1])
         self.assertIn("token", ended[1][1])
 
+    def test_a_task_of_another_cluster_is_told_so(self):
+        cluster = cluster_of(worker=2)
+        other = {"worker": [cluster["worker"][0], *cluster_of(worker=1)["worker"]]}
+        ended = finish(start(cluster, "worker", 0, "--start-timeout", "5"),
+                       start(other, "worker", 1, "--start-timeout", "5"))
+        for code, text in ended:
+            self.assertNotEqual(code, 0, text)
+            self.assertRegex(text, "job.*cluster-")
+
     def test_second_process_of_a_task_is_refused(self):
         cluster = cluster_of(worker=3)
         first = start(cluster, "worker", 1)

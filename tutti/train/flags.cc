@@ -124,6 +124,10 @@ std::string Flags::Help(std::string_view program) const {
     text += fmt::format("  {:<{}}  {}{}\n", left, width, flag.help, initial);
   }
   text += fmt::format("  {:<{}}  this text\n", "--help", width);
+  text +=
+      "environment:\n"
+      "  TF_CONFIG        the cluster and this task's place in it; not set: alone\n"
+      "  TUTTI_JOB_TOKEN  a secret text, the same for all tasks of a job; others are refused\n";
   return text;
 }
 

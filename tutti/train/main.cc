@@ -10,10 +10,12 @@
 #include <exception>
 
 #include "tutti/base/error.h"
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/collective/communicator.h"
+#include "tutti/train/agreement.h"
 #include "tutti/train/strategies/strategies.h"
 
 namespace tutti {
@@ -61,7 +63,7 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   return flags;
 }
 
-// The cluster's token; every task of a job has the same.
+// The cluster's token; every task of a job has the same. Empty: there is none.
 std::string JobToken() {
   const char* token = std::getenv("TUTTI_JOB_TOKEN");
   return token == nullptr ? "" : token;
@@ -91,11 +93,32 @@ void CheckFiles(const RunConfig& config) {
   }
 }
 
+bool InThisHost(std::string_view address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
+}
+
+void WarnWithoutToken(const ClusterSpec& cluster) {
+  if (!JobToken().empty()) return;
+  for (const TaskId& task : cluster.Trainers()) {
+    const std::string& address = cluster.AddressOf(task);
+    if (InThisHost(address)) continue;
+    Log(LogLevel::kWarning,
+        "TUTTI_JOB_TOKEN is not set: whoever reaches {} may take a place in this job; give all its "
+        "tasks the same secret text",
+        address);
+    return;
+  }
+}
+
 std::shared_ptr<collective::Communicator> Join(const TaskConfig& task, double timeout_seconds) {
+  WarnWithoutToken(task.cluster);
   collective::CommunicatorOptions options;
   options.bootstrap.rank = task.TrainerRank();
   options.bootstrap.size = int(task.cluster.Trainers().size());
   options.bootstrap.address = task.cluster.AddressOf(task.cluster.Chief());
+  // Tasks of another cluster that come to the same port are told so.
+  options.bootstrap.job = "cluster-" + Digest(task.cluster.ToString());
   options.bootstrap.token = JobToken();
   options.bootstrap.timeout_seconds = timeout_seconds;
   return ValueOrThrow(collective::Communicator::Create(options));

@@ -20,7 +20,9 @@ struct MainOptions {
 //   1    training error
 //   2    usage: a flag or TF_CONFIG
 //   128  a peer was lost: starting again may help; 128 + n: ended by signal n
-// SIGINT and SIGTERM ask for an end after the current step; a second one ends at once.
+// Tasks of one job have the same secret text in TUTTI_JOB_TOKEN; without it there is a warning
+// where others could reach them. SIGINT and SIGTERM ask for an end after the current step; a second
+// one ends at once.
 int Main(int argc, char** argv, const std::function<void(const RunConfig&)>& body);
 int Main(int argc, char** argv, const MainOptions& options,
          const std::function<void(const RunConfig&)>& body);
