@@ -48,8 +48,8 @@ Session::Session(const Graph& graph, const SessionOptions& options) {
         "cores_per_device is {}; expected 1 to 1024, or 0 to divide all cores among the devices",
         options.cores_per_device));
   }
-  auto worker = std::make_shared<LocalWorker>("local", 0, options.devices, CoresPerDevice(options),
-                                              options.communicator);
+  auto worker = std::make_shared<LocalWorker>(options.job, options.task, options.devices,
+                                              CoresPerDevice(options), options.communicator);
   state_.reset(
       new State{graph, std::make_unique<LocalMaster>(
                            std::move(worker), CompileOptions{.optimize = options.optimize})});

@@ -47,8 +47,11 @@ struct RunOptions {
 };
 
 struct SessionOptions {
-  std::string target = "";   // "" is this process
-  int devices = 1;           // cpu:0 .. in this process
+  std::string target = "";  // "" is this process
+  // The task that this process is, as devices are named: /job:local/task:0/cpu:0 and so on.
+  std::string job = "local";
+  int task = 0;
+  int devices = 1;           // in this process
   int cores_per_device = 0;  // 0: all cores, divided among the devices
   // How this process takes part in collectives; null: it does not. Shared, since memory of steps
   // belongs to it.

@@ -77,6 +77,8 @@ class Estimator::Impl {
                        FactsOf(graph_, training_, config_, dataset, max_steps));
     }
     SessionOptions options;
+    options.job = config_.job;
+    options.task = config_.task;
     options.communicator = config_.communicator;
     session_.emplace(graph_, options);
     session_->Initialize();

@@ -134,6 +134,8 @@ void ChooseStrategy(const std::optional<TaskConfig>& task, RunConfig& config) {
   if (task) {
     CheckRole(*task, config);
     config.role = ToString(task->task);
+    config.job = task->task.job;
+    config.task = task->task.index;
   }
   if (config.strategy == "local") {
     config.strategy_object = MakeLocalStrategy();

@@ -33,6 +33,8 @@ struct RunConfig {
   // Set by Main.
   std::string program;                                               // its file name
   std::string role = "local";                                        // "/job:worker/task:1"
+  std::string job = "local";                                         // "worker"
+  int task = 0;                                                      // 1
   std::shared_ptr<collective::Communicator> communicator = nullptr;  // null: alone
   std::shared_ptr<const Strategy> strategy_object = nullptr;
 
