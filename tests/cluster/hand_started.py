@@ -69,6 +69,12 @@ class HandStarted(unittest.TestCase):
         self.check_all_zero(ended)
         self.assertIn("test accuracy", ended[1][1])
         self.assertIn("3 workers", ended[1][1])
+        for (_, text), role in zip(ended, ("worker/task:1, rank 2", "chief/task:0, rank 0",
+                                           "worker/task:0, rank 1")):
+            self.assertIn(f"fashion_mnist: /job:{role} of 3, strategy allreduce\n", text)
+        self.assertIn(f"fashion_mnist: chief     {cluster['chief'][0]}\n", ended[1][1])
+        self.assertIn(f"fashion_mnist: worker    {', '.join(cluster['worker'])}\n", ended[1][1])
+        self.assertNotIn(cluster["chief"][0], ended[0][1])
         self.assertNotIn("test accuracy", ended[0][1])
 
     def test_workers_only(self):

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -148,6 +149,21 @@ void ChooseStrategy(const std::optional<TaskConfig>& task, RunConfig& config) {
   config.strategy_object = MakeAllReduceStrategy(*config.communicator, options);
 }
 
+// Who this is, before the others are waited for.
+void ShowRole(const TaskConfig& task, const RunConfig& config) {
+  const size_t tasks = task.cluster.Trainers().size();
+  const int rank = task.TrainerRank();
+  fmt::print(stderr, "{}: {}, rank {} of {}, strategy {}\n", config.program, ToString(task.task),
+             rank, tasks, config.strategy);
+  if (rank != 0) return;
+  const std::string cluster = task.cluster.ToString();
+  for (size_t begin = 0; begin < cluster.size();) {
+    const size_t end = std::min(cluster.find('\n', begin), cluster.size());
+    fmt::print(stderr, "{}: {}\n", config.program, cluster.substr(begin, end - begin));
+    begin = end + 1;
+  }
+}
+
 int ExitCodeOf(Code code) {
   return code == Code::kUnavailable || code == Code::kDeadlineExceeded ? kPeerLost : kTrainingError;
 }
@@ -209,6 +225,7 @@ int Main(int argc, char** argv, const MainOptions& options,
     std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
     return kUsage;
   }
+  if (task) ShowRole(*task, config);
   try {
     ChooseStrategy(task, config);
   } catch (const Error& error) {
