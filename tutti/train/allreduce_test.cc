@@ -14,6 +14,7 @@
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/matmul.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/nn.h"
 #include "tutti/train/agreement.h"
@@ -200,6 +201,28 @@ TEST_F(AllReduceTraining, WorkersWithOtherModelsAreNamed) {
   });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, HasSubstr("worker 1 does not fit worker 0: digest of the graph is "));
+  }
+}
+
+TEST_F(AllReduceTraining, AGradientWithoutAShapeIsRefused) {
+  auto alone = ValueOrThrow(collective::Communicator::CreateInProcess(1));
+  const auto strategy = MakeAllReduceStrategy(*alone[0], {});
+  Graph graph;
+  const Initializer rows = {kFloat32, Shape{-1, 2}, [](Graph& g) {
+                              return Constant(g, Tensor::Zeros(kFloat32, {3, 2}));
+                            }};
+  const Output table = Variable(graph, rows, "table");
+  const WorkerStep step = {Placeholder(graph, kFloat32, Shape{}, "loss"),
+                           Placeholder(graph, kFloat32, Shape{}, "samples"),
+                           Placeholder(graph, kFloat32, Shape{}, "stop")};
+  JointStep joint;
+  const GradientAndVariable list[] = {{{.dense = Neg(table)}, table}};
+  try {
+    strategy->Aggregate(list, step, &joint);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("\"table\""));
+    EXPECT_THAT(error.what(), HasSubstr("[?, 2]; expected a shape without unknown dimensions"));
   }
 }
 

@@ -21,6 +21,7 @@
 #include <algorithm>
 #include <map>
 
+#include "tutti/base/status.h"
 #include "tutti/collective/communicator.h"
 #include "tutti/graph/ops/collective.h"
 #include "tutti/graph/ops/control.h"
@@ -47,6 +48,16 @@ Output Inverse(Output samples) {
   return Select(Greater(count, 0.0), Div(1.0, Maximum(count, 1.0)), ZerosLike(count));
 }
 
+// A gradient of no fixed shape has no place in a bucket, and must not stay behind unsummed.
+void RequireShape(const GradientAndVariable& entry) {
+  const Shape& shape = entry.variable.shape();
+  if (entry.gradient.empty() || entry.gradient.sparse() || shape.IsFullyKnown()) return;
+  ThrowInvalidArgument(fmt::format(
+      "strategy allreduce: variable {} is {}; expected a shape without unknown dimensions, so that "
+      "its gradients can be summed",
+      entry.variable.node->Describe(), shape.ToString()));
+}
+
 class AllReduceStrategy final : public Strategy {
  public:
   AllReduceStrategy(collective::Communicator& communicator, const AllReduceOptions& options)
@@ -65,6 +76,7 @@ class AllReduceStrategy final : public Strategy {
                                              const WorkerStep& step,
                                              JointStep* joint) const override {
     NameScope scope(step.loss.graph(), "allreduce");
+    for (const GradientAndVariable& entry : list) RequireShape(entry);
     std::vector<GradientAndVariable> summed(list.begin(), list.end());
     const BucketOptions sizes = options_.buckets ? *options_.buckets : ChosenSizes(list);
     std::vector<GradientBucket> buckets = MakeBuckets(list, sizes);
