@@ -86,5 +86,17 @@ TEST_F(SessionTest, CrossesDevices) {
   }
 }
 
+TEST_F(SessionTest, NamesItsDevicesByTheTask) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {1, 1}, "x");
+  const Output y = MatMul(x, x, {}, "y");
+  Session session(graph, {.job = "worker", .task = 3});
+  RunTrace trace;
+  const Feed feed = {x, Tensor::Of<float>({1, 1}, {2})};
+  session.Run({&feed, 1}, {&y, 1}, {}, {.trace = true, .trace_result = &trace});
+  ASSERT_FALSE(trace.nodes.empty());
+  for (const NodeTrace& node : trace.nodes) EXPECT_EQ(node.device, "/job:worker/task:3/cpu:0");
+}
+
 }  // namespace
 }  // namespace tutti
