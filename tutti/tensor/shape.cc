@@ -74,14 +74,35 @@ bool Shape::IsFullyKnown() const {
 
 int64_t Shape::elements() const { return IsFullyKnown() ? ProductOf(dims()) : -1; }
 
+namespace {
+
+// i, or counted from the end, as one of `count` places.
+int RequirePlace(const Shape& shape, const char* what, int i, int count) {
+  const int place = i < 0 ? i + count : i;
+  if (place >= 0 && place < count) return place;
+  ThrowInvalidArgument(
+      fmt::format("Shape::{}: there is no dimension {} in {}", what, i, shape.ToString()));
+}
+
+}  // namespace
+
 Shape Shape::WithDim(int i, int64_t size) const {
+  if (!has_rank()) return *this;
+  i = RequirePlace(*this, "WithDim", i, rank_);
+  if (size < kUnknownDim) {
+    ThrowInvalidArgument(
+        fmt::format("Shape::WithDim: dimension {} of {} would be {}; expected 0 or more, or -1 for "
+                    "unknown",
+                    i, ToString(), size));
+  }
   Shape result = *this;
-  result.dims_[i < 0 ? i + rank_ : i] = size;
+  result.dims_[i] = size;
   return result;
 }
 
 Shape Shape::WithoutDim(int i) const {
-  if (i < 0) i += rank_;
+  if (!has_rank()) return *this;
+  i = RequirePlace(*this, "WithoutDim", i, rank_);
   Shape result = *this;
   std::copy(dims_.begin() + i + 1, dims_.begin() + rank_, result.dims_.begin() + i);
   result.dims_[--result.rank_] = 0;
@@ -89,7 +110,8 @@ Shape Shape::WithoutDim(int i) const {
 }
 
 Shape Shape::WithInserted(int i, int64_t size) const {
-  if (i < 0) i += rank_ + 1;
+  if (!has_rank()) return *this;
+  i = RequirePlace(*this, "WithInserted", i, rank_ + 1);
   std::array<int64_t, kMaxRank + 1> dims{};
   std::copy_n(dims_.begin(), i, dims.begin());
   dims[i] = size;

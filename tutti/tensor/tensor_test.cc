@@ -47,6 +47,24 @@ TEST(Shape, RefusesWhatCannotBe) {
   EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), Error);
 }
 
+TEST(Shape, ChangesOnlyDimensionsThatAreThere) {
+  const Shape shape{2, 3};
+  EXPECT_EQ(shape.WithDim(-1, 5), (Shape{2, 5}));
+  EXPECT_EQ(shape.WithoutDim(-2), (Shape{3}));
+  EXPECT_EQ(shape.WithInserted(2, 5), (Shape{2, 3, 5}));
+  EXPECT_EQ(shape.WithInserted(-1, 5), (Shape{2, 3, 5}));
+  for (const int place : {2, -3, 1 << 30, -(1 << 30)}) {
+    EXPECT_THROW(shape.WithDim(place, 5), Error) << place;
+    EXPECT_THROW(shape.WithoutDim(place), Error) << place;
+  }
+  EXPECT_THROW(shape.WithInserted(3, 5), Error);
+  EXPECT_THROW(shape.WithInserted(-4, 5), Error);
+  EXPECT_THROW(shape.WithDim(0, -7), Error);
+  EXPECT_FALSE(Shape::UnknownRank().WithDim(0, 5).has_rank());
+  EXPECT_FALSE(Shape::UnknownRank().WithoutDim(0).has_rank());
+  EXPECT_FALSE(Shape::UnknownRank().WithInserted(0, 5).has_rank());
+}
+
 TEST(Shape, MultipliesDimensionsWithoutOverflow) {
   constexpr int64_t kHuge = int64_t{1} << 62;
   const auto product = [](std::initializer_list<int64_t> dims) {
