@@ -5,7 +5,6 @@
 #include <cstdlib>
 #include <filesystem>
 #include <system_error>
-#include <vector>
 
 #include "tutti/base/status.h"
 #include "tutti/data/idx.h"
@@ -73,19 +72,21 @@ LabeledImages LoadPart(const std::string& folder, const std::string& part) {
 }  // namespace
 
 std::string FindFashionMnist() {
-  std::vector<std::string> folders;
+  constexpr const char* kFirstFile = "train-images-idx3-ubyte";
   if (const char* data = std::getenv("TUTTI_DATA"); data != nullptr && *data != '\0') {
-    folders = {data, fmt::format("{}/fashion-mnist", data)};
+    for (const std::string& folder : {std::string(data), fmt::format("{}/fashion-mnist", data)}) {
+      if (!FileIn(folder, kFirstFile).empty()) return folder;
+    }
+    ThrowIfError(
+        NotFound("TUTTI_DATA is {}, but neither it nor its subfolder fashion-mnist holds {}.gz; "
+                 "set it to the folder that does, or unset it to use {}",
+                 data, kFirstFile, kPackageFolder));
   }
-  folders.push_back(kPackageFolder);
-  for (const std::string& folder : folders) {
-    if (!FileIn(folder, "train-images-idx3-ubyte").empty()) return folder;
-  }
+  if (!FileIn(kPackageFolder, kFirstFile).empty()) return kPackageFolder;
   ThrowIfError(
       NotFound("Fashion-MNIST was not found in {}; install it with `apt-get install "
-               "dataset-fashion-mnist`, or set TUTTI_DATA to the folder that holds "
-               "train-images-idx3-ubyte.gz",
-               fmt::join(folders, ", ")));
+               "dataset-fashion-mnist`, or set TUTTI_DATA to the folder that holds {}.gz",
+               kPackageFolder, kFirstFile));
   return "";
 }
 

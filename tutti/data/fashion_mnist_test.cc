@@ -60,6 +60,19 @@ TEST_F(FashionMnistFiles, LoadsFromTheFolderThatTheVariableNames) {
   EXPECT_EQ(data.test.labels.shape(), Shape{1});
 }
 
+TEST_F(FashionMnistFiles, AVariableThatNamesAnotherFolderIsNoHint) {
+  setenv("TUTTI_DATA", folder_.c_str(), 1);
+  try {
+    FindFashionMnist();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kNotFound);
+    EXPECT_NE(std::string(error.what()).find("TUTTI_DATA is " + folder_.string() + ", but neither"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST_F(FashionMnistFiles, SaysWhatIsWrongWithTheFiles) {
   EXPECT_NE(LoadError().find("train-images-idx3-ubyte.gz: no such file"), std::string::npos);
   WritePart("train", 2, "\x01\x0a");
