@@ -1,12 +1,14 @@
 #include "tutti/data/dataset.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <vector>
 
+#include "tutti/base/checked.h"
 #include "tutti/base/cores.h"
 #include "tutti/base/status.h"
 #include "tutti/data/epoch_order.h"
@@ -14,6 +16,16 @@
 #include "tutti/data/prefetch.h"
 
 namespace tutti {
+namespace {
+
+// Of a batch. So its products with the numbers of shards stay far from 2^63.
+constexpr int64_t kMostSamples = std::numeric_limits<int32_t>::max();
+
+double MemoryOfMachine() {
+  return double(::sysconf(_SC_PHYS_PAGES)) * double(::sysconf(_SC_PAGE_SIZE));
+}
+
+}  // namespace
 
 struct Dataset::Recipe {
   Columns columns;
@@ -40,7 +52,9 @@ class SliceReader final : public DatasetReader {
  public:
   SliceReader(std::shared_ptr<const Dataset::Recipe> recipe, int64_t step)
       : recipe_(std::move(recipe)),
-        begin_(step > recipe_->end() / recipe_->batch ? recipe_->end() : step * recipe_->batch) {}
+        begin_(step > recipe_->end() / recipe_->batch ? recipe_->end() : step * recipe_->batch) {
+    CheckMemory();
+  }
 
   bool Next(Minibatch* batch) override {
     const Dataset::Recipe& recipe = *recipe_;
@@ -60,6 +74,24 @@ class SliceReader final : public DatasetReader {
   }
 
  private:
+  // A batch that cannot fit is refused before any of it is made.
+  void CheckMemory() const {
+    const int64_t size = std::min(recipe_->batch, recipe_->end());
+    if (size == 0) return;
+    double row_bytes = sizeof(int64_t);  // of rows_
+    for (const auto& [name, column] : recipe_->columns) {
+      row_bytes += double(column.bytes()) / double(recipe_->samples);
+    }
+    const int64_t own = DivideRoundUp(size, recipe_->shards);
+    const double bytes = double(own) * row_bytes;
+    const double memory = MemoryOfMachine();
+    if (bytes <= memory) return;
+    ThrowInvalidArgument(
+        fmt::format("Dataset: {} samples of a batch of {} take {:.1f} GB, but this machine has "
+                    "{:.1f} GB; take smaller batches",
+                    own, size, bytes * 1e-9, memory * 1e-9));
+  }
+
   int64_t RowAt(int64_t position) {
     const int64_t index = position % recipe_->samples;
     if (!recipe_->shuffle) return index;
@@ -177,8 +209,9 @@ Dataset Dataset::Repeat(int64_t epochs) const {
 }
 
 Dataset Dataset::Batch(int64_t size) const {
-  if (size < 1) {
-    ThrowInvalidArgument(fmt::format("Dataset: batches of {}; expected at least 1", size));
+  if (size < 1 || size > kMostSamples) {
+    ThrowInvalidArgument(
+        fmt::format("Dataset: batches of {} samples; expected 1 to {}", size, kMostSamples));
   }
   return With([&](Recipe& recipe) { recipe.batch = size; });
 }

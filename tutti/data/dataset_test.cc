@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "tutti/base/error.h"
@@ -180,6 +181,25 @@ TEST(Dataset, RowsThatLieSideBySideAreNotCopied) {
   EXPECT_NE(batch.columns.at("n").raw(), numbers.raw());
 }
 
+TEST(Dataset, RefusesBatchesThatNoMachineHolds) {
+  // 2^31 - 1 rows of 64 MB.
+  const Dataset wide = Dataset::FromTensors({{"x", Tensor::Zeros(kUInt8, {1, 64 << 20})}});
+  const Dataset huge = wide.Repeat().Batch(std::numeric_limits<int32_t>::max());
+  try {
+    huge.Read();
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("2147483647 samples of a batch of 2147483647 take"),
+              std::string::npos)
+        << error.what();
+  }
+  // What the data has is little, however large the batch may be.
+  Minibatch batch;
+  ASSERT_TRUE(
+      Counted(5).Batch(std::numeric_limits<int32_t>::max()).Shard(1, 2).Read()->Next(&batch));
+  EXPECT_EQ(batch.count, 3);
+}
+
 TEST(Dataset, NothingIsAlsoADataset) {
   EXPECT_TRUE(AllOf(Counted(0).Repeat().Batch(3)).empty());
   EXPECT_TRUE(AllOf(Counted(3).Repeat(0)).empty());
@@ -195,6 +215,8 @@ TEST(Dataset, RefusesWhatMakesNoSense) {
     EXPECT_STREQ(error.what(), "Dataset: column \"b\" has 4 rows, \"a\" has 3");
   }
   EXPECT_THROW(Counted(3).Batch(0), Error);
+  EXPECT_THROW(Counted(3).Batch(int64_t{1} << 31), Error);
+  EXPECT_THROW(Counted(3).Batch(std::numeric_limits<int64_t>::max()), Error);
   EXPECT_THROW(Counted(3).Shard(2, 2), Error);
   EXPECT_THROW(Counted(3).Repeat(-2), Error);
   EXPECT_THROW(Counted(3).Prefetch(-1), Error);
