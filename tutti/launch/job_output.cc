@@ -1,6 +1,7 @@
 #include "tutti/launch/job_output.h"
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "tutti/base/console.h"
 #include "tutti/base/status.h"
 
 namespace tutti {
@@ -19,20 +21,25 @@ constexpr size_t kLastLines = 20;
 constexpr size_t kLongestLine = 64 << 10;  // what comes without an end is cut here
 constexpr const char* kColors[] = {"\033[36m", "\033[33m", "\033[35m", "\033[32m", "\033[34m"};
 
+bool IsTerminal(std::FILE* file) {
+  const char* kind = std::getenv("TERM");
+  return ::isatty(::fileno(file)) == 1 && (kind == nullptr || std::string_view(kind) != "dumb");
+}
+
 bool WantsColor(bool terminal) {
   const char* no_color = std::getenv("NO_COLOR");
   return terminal && (no_color == nullptr || *no_color == '\0');
 }
 
-// False, with errno, where it cannot be written, a full disk for one: that ends no job.
-bool Put(std::FILE* file, std::string_view text) {
-  return std::fwrite(text.data(), 1, text.size(), file) == text.size() && std::fflush(file) == 0;
-}
-
 }  // namespace
 
+int TerminalColumns(std::FILE* file) {
+  winsize size{};
+  return ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
 JobOutput::JobOutput(std::vector<std::string> roles, std::FILE* out, std::FILE* err)
-    : out_(out), err_(err), terminal_(::isatty(::fileno(err)) == 1), color_(WantsColor(terminal_)) {
+    : out_(out), err_(err), terminal_(IsTerminal(err)), color_(WantsColor(terminal_)) {
   for (std::string& role : roles) {
     width_ = std::max(width_, role.size());
     tasks_.push_back({.role = std::move(role)});
@@ -44,8 +51,7 @@ JobOutput::~JobOutput() {
     Flush(i);
     if (tasks_[i].log != nullptr) std::fclose(tasks_[i].log);
   }
-  if (drawn_) std::fputc('\n', err_);
-  std::fflush(err_);
+  if (drawn_ > 0) WriteTo(err_, "\n");
 }
 
 absl::Status JobOutput::OpenLogs(const std::string& folder) {
@@ -96,13 +102,13 @@ void JobOutput::Line(Task& task, Stream stream, std::string_view line) {
   Erase();
   const size_t number = size_t(&task - tasks_.data());
   const std::string_view color = color_ ? kColors[number % std::size(kColors)] : "";
-  Put(stream == Stream::kOut ? out_ : err_,
-      fmt::format("{}{:<{}} |{} {}\n", color, task.role, width_, color_ ? "\033[0m" : "", line));
+  WriteTo(stream == Stream::kOut ? out_ : err_, fmt::format("{}{:<{}} |{} {}\n", color, task.role,
+                                                            width_, color_ ? "\033[0m" : "", line));
   Redraw();
 }
 
 void JobOutput::Keep(Task& task, std::string_view line) {
-  if (task.log == nullptr || Put(task.log, fmt::format("{}\n", line))) return;
+  if (task.log == nullptr || WriteTo(task.log, fmt::format("{}\n", line))) return;
   const int error = errno;
   std::fclose(std::exchange(task.log, nullptr));
   Say(fmt::format("tutti run: cannot write {}: {}; it ends there, and the job goes on",
@@ -118,20 +124,24 @@ void JobOutput::SetProgress(std::string_view line) {
 
 void JobOutput::Say(std::string_view line) {
   Erase();
-  Put(err_, fmt::format("{}\n", line));
+  WriteTo(err_, fmt::format("{}\n", line));
   Redraw();
 }
 
 void JobOutput::Erase() {
-  if (!drawn_) return;
-  Put(err_, "\r\033[K");
-  drawn_ = false;
+  if (drawn_ == 0) return;
+  // Blanks do on every terminal what an escape sequence does on most.
+  FormatTo(err_, "\r{:{}}\r", "", drawn_);
+  drawn_ = 0;
 }
 
 void JobOutput::Redraw() {
   if (!terminal_ || progress_.empty()) return;
-  Put(err_, progress_);
-  drawn_ = true;
+  // The last column stays free: some terminals wrap when it is written.
+  const std::string_view shown =
+      std::string_view(progress_).substr(0, size_t(std::max(TerminalColumns(err_) - 1, 1)));
+  WriteTo(err_, shown);
+  drawn_ = shown.size();
 }
 
 }  // namespace tutti

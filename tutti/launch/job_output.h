@@ -10,6 +10,9 @@
 
 namespace tutti {
 
+// How wide a line on that terminal is; 80 where nobody knows.
+int TerminalColumns(std::FILE* file);
+
 // What the tasks of a job say, on this process's stdout and stderr: whole lines, each with its role
 // in front, and on a terminal below them one line with the job's progress, redrawn in place. Keeps
 // the last lines of each task, and writes all of them to files where asked. Not thread-safe.
@@ -52,11 +55,11 @@ class JobOutput {
   std::vector<Task> tasks_;
   std::FILE* out_;
   std::FILE* err_;
-  bool terminal_;
+  bool terminal_;  // and one that can redraw a line
   bool color_;
   size_t width_ = 0;  // of the longest role
   std::string progress_;
-  bool drawn_ = false;
+  size_t drawn_ = 0;  // columns of the line that stands on the terminal
 };
 
 }  // namespace tutti

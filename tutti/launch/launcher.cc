@@ -24,6 +24,7 @@
 #include <set>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/console.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/launch/job_guard.h"
@@ -121,12 +122,14 @@ class Job {
     guard_.emplace(std::move(guard));
     const std::string token = RandomToken();
     const std::vector<int> cores = OwnCores();
+    const std::string columns = fmt::format("{}", TerminalColumns(stderr));
     for (int i = 0; i < options_.workers; ++i) {
       TaskCommand command;
       command.arguments = options_.command;
       command.environment = {{"TF_CONFIG", ToTfConfig({cluster, {"worker", i}, ""})},
                              {"TUTTI_JOB_TOKEN", token},
-                             {"TUTTI_PROGRESS_FD", "3"}};
+                             {"TUTTI_PROGRESS_FD", "3"},
+                             {"TUTTI_PROGRESS_COLUMNS", columns}};
       command.cores = ShareOf(cores, i, options_.workers, options_.cores_per_worker);
       TUTTI_ASSIGN_OR_RETURN(TaskProcess process, TaskProcess::Start(command));
       guard_->Watch(process.pid());
@@ -141,7 +144,12 @@ class Job {
       EndByForce();
     }
     for (size_t i = 0; i < tasks_.size(); ++i) output_.Flush(i);
-    if (failed_ >= 0) TellCause();
+    if (failed_ < 0) return 0;
+    if (signal_ != 0) {
+      output_.Say(fmt::format("tutti run: interrupted by {}", SignalName(signal_)));
+    } else {
+      TellCause();
+    }
     return code_;
   }
 
@@ -209,7 +217,7 @@ class Job {
     TaskProcess& task = tasks_[index];
     const int code = task.Reap();
     guard_->Forget(task.pid());
-    for (const int fd : {task.out(), task.err()}) TakeRest(index, fd);
+    for (const int fd : {task.out(), task.err(), task.progress()}) TakeRest(index, fd);
     if (code == 0) return;
     if (failed_ < 0) StartDeadline(options_.grace_seconds);
     // A task that only lost a peer is not the cause, though its end may be seen first.
@@ -230,6 +238,7 @@ class Job {
   void TakeSignal(int signals) {
     signalfd_siginfo info;
     if (::read(signals, &info, sizeof(info)) != ssize_t(sizeof(info))) return;
+    if (failed_ < 0) signal_ = int(info.ssi_signo);
     for (const TaskProcess& task : tasks_) task.Signal(int(info.ssi_signo));
     if (deadline_ == 0) StartDeadline(options_.grace_seconds);
   }
@@ -264,6 +273,7 @@ class Job {
   std::vector<TaskProcess> tasks_;
   int failed_ = -1;  // the first that did
   int code_ = 0;
+  int signal_ = 0;  // that ended the job; 0: none
   int64_t deadline_ = 0;
   bool terminated_ = false;
 };
@@ -281,29 +291,34 @@ int CatchSignals() {
 
 int Launch(const LaunchOptions& options) {
   if (options.workers < 1 || options.command.empty()) {
-    fmt::print(stderr, "tutti run: expected at least one worker and a program behind --\n");
+    FormatTo(stderr, "tutti run: expected at least one worker and a program behind --\n");
     return kUsage;
   }
   const auto ports = FreePorts(options.workers);
   if (!ports.ok()) {
-    fmt::print(stderr, "tutti run: {}\n", MessageOf(ports.status()));
+    FormatTo(stderr, "tutti run: {}\n", MessageOf(ports.status()));
     return 1;
   }
   std::vector<std::string> roles;
   for (int i = 0; i < options.workers; ++i) roles.push_back(fmt::format("worker {}", i));
   const int signals = CatchSignals();
+  ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away ends no job
   // What tasks started and left behind becomes a child of this process, so that it can be ended.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::set<pid_t> others = ChildrenOfThisProcess();
   Job job(options, std::move(roles));
   if (const absl::Status status = job.Start(*ports); !status.ok()) {
-    fmt::print(stderr, "tutti run: {}\n", MessageOf(status));
+    FormatTo(stderr, "tutti run: {}\n", MessageOf(status));
     ::close(signals);
     return kUsage;
   }
   const int code = job.Run(signals);
   EndChildrenExcept(others);
   ::close(signals);
+  if (const absl::Status status = FinishStdout(); !status.ok()) {
+    FormatTo(stderr, "tutti run: {}\n", MessageOf(status));
+    return code == 0 ? 1 : code;
+  }
   return code;
 }
 

@@ -39,8 +39,10 @@ class LauncherTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  // Tasks run `script` by sh, with $rank and $folder set.
-  void Start(int workers, const std::string& script, double grace_seconds = 5) {
+  // Tasks run `script` by sh, with $rank and $folder set. What is said goes to `output`, or else to
+  // the file "said".
+  void Start(int workers, const std::string& script, double grace_seconds = 5,
+             const std::string& output = "") {
     LaunchOptions options;
     options.workers = workers;
     options.grace_seconds = grace_seconds;
@@ -51,7 +53,8 @@ class LauncherTest : public testing::Test {
                                    folder_, script)};
     launcher_ = ::fork();
     if (launcher_ != 0) return;
-    const int said = ::open(Path("said").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int said = ::open((output.empty() ? Path("said") : output).c_str(),
+                            O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::dup2(said, STDOUT_FILENO);
     ::dup2(said, STDERR_FILENO);
     const int code = Launch(options);
@@ -107,6 +110,13 @@ TEST_F(LauncherTest, WhatATaskWroteLastIsNotLost) {
   EXPECT_THAT(Read("logs/worker-0.log"), HasSubstr("x\nthe end\n"));
 }
 
+TEST_F(LauncherTest, OutputThatNobodyTakesEndsNoTask) {
+  Start(2, "for i in 1 2 3; do echo line $i; done; touch $folder/done$rank", 5, "/dev/full");
+  EXPECT_EQ(Wait(), 1);  // since results are lost
+  EXPECT_TRUE(std::filesystem::exists(Path("done0")) && std::filesystem::exists(Path("done1")));
+  EXPECT_THAT(Read("logs/worker-1.log"), HasSubstr("line 3\n"));
+}
+
 TEST_F(LauncherTest, TellsTheTaskThatFailed) {
   Start(2, "if [ $rank = 1 ]; then echo no luck >&2; exit 3; fi; exit 0");
   EXPECT_EQ(Wait(), 3);
@@ -139,6 +149,8 @@ TEST_F(LauncherTest, SignalsGoToAllTasks) {
   }));
   ::kill(launcher_, SIGTERM);
   EXPECT_EQ(Wait(), 7);
+  EXPECT_THAT(Read("said"), HasSubstr("tutti run: interrupted by SIGTERM\n"));
+  EXPECT_THAT(Read("said"), Not(HasSubstr("exited with code")));
   EXPECT_THAT(Read("logs/worker-0.log"), HasSubstr("asked to end"));
   EXPECT_THAT(Read("logs/worker-1.log"), HasSubstr("asked to end"));
 }

@@ -92,6 +92,7 @@ ChildPlan PlanChild(const TaskCommand& command) {
   sigset_t none;
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::signal(SIGPIPE, SIG_DFL);
   const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   // Out of the way of the numbers they are about to get.
   const int high_out = ::fcntl(out, F_DUPFD_CLOEXEC, 10);
