@@ -10,6 +10,10 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+namespace tutti {
+class Cancellation;
+}
+
 namespace tutti::net {
 
 struct StarOptions {
@@ -24,6 +28,7 @@ struct StarOptions {
   int64_t generation = 0;
   double timeout_seconds = 60;
   double silence_seconds = 5;
+  const Cancellation* cancellation = nullptr;  // ends the waiting for all to come; may be null
   // Why a rank could not be admitted although job, token and version fit: every rank gives lines
   // "name=value", and rank 0 refuses one whose lines differ, showing the first difference.
   std::vector<std::string> fingerprint;
@@ -45,6 +50,8 @@ class Star {
   // Connects all ranks; returns when all are there. DEADLINE_EXCEEDED lists who is missing, and why
   // where that is known (refused, name not found, wrong job, wrong token, other version, other
   // fingerprint with its first difference). A second process with a rank that is taken is refused.
+  // Once cancelled it returns the cancellation's status within a tenth of a second.
+  // A cancelled one returns the cancellation's status.
   static absl::StatusOr<std::unique_ptr<Star>> Connect(const StarOptions& options);
   // Tells the others that this rank leaves on purpose. Not from within a failure callback.
   virtual ~Star() = default;

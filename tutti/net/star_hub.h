@@ -50,7 +50,7 @@ class StarHub : public StarMember {
   absl::Status CheckFingerprint(int rank, const std::vector<std::string>& lines) const;
   void TellWhoIsMissing();
   std::string MissingRanks() const;
-  void GiveUpStarting();
+  void GiveUpStarting(const absl::Status& status);
   void BeginIfComplete();
 
   // Judging: star_hub.cc.

@@ -7,8 +7,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "tutti/base/cancellation.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/net/star_hub.h"
@@ -17,6 +19,7 @@ namespace tutti::net {
 namespace {
 
 constexpr int64_t kTellNanos = 200'000'000;
+constexpr int64_t kLookNanos = 50'000'000;  // between looks for a cancellation
 constexpr size_t kMaxListed = 16;
 
 }  // namespace
@@ -83,13 +86,24 @@ absl::Status StarHub::WaitForAll() {
     BeginIfComplete();
     if (complete_) return;
     loop().After(static_cast<int64_t>(options().timeout_seconds * 1e9), [this] {
-      if (!complete_) GiveUpStarting();
+      if (complete_) return;
+      GiveUpStarting(DeadlineExceeded("{} after {} s", MissingRanks(), options().timeout_seconds));
     });
     TellWhoIsMissing();
   });
   loop().Start();
+  const auto started = [this] { return started_.has_value(); };
+  const Cancellation* const cancellation = options().cancellation;
   std::unique_lock lock(start_mutex_);
-  start_changed_.wait(lock, [this] { return started_.has_value(); });
+  while (cancellation != nullptr && !cancellation->cancelled() &&
+         !start_changed_.wait_for(lock, std::chrono::nanoseconds(kLookNanos), started)) {
+  }
+  if (cancellation != nullptr && cancellation->cancelled() && !started()) {
+    loop().Post([this, cancellation] {
+      if (!complete_) GiveUpStarting(cancellation->status());
+    });
+  }
+  start_changed_.wait(lock, started);
   return *started_;
 }
 
@@ -184,9 +198,7 @@ void StarHub::TellWhoIsMissing() {
   loop().After(kTellNanos, [this] { TellWhoIsMissing(); });
 }
 
-void StarHub::GiveUpStarting() {
-  const absl::Status status =
-      DeadlineExceeded("{} after {} s", MissingRanks(), options().timeout_seconds);
+void StarHub::GiveUpStarting(const absl::Status& status) {
   SendToAll(ControlMessage::Of(Type::kRefused, -1, status));
   const std::lock_guard lock(start_mutex_);
   started_ = status;

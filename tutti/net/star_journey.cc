@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "tutti/base/cancellation.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/net/meeting_file.h"
@@ -27,6 +28,7 @@ namespace {
 constexpr int64_t kFirstPauseNanos = 10'000'000;
 constexpr int64_t kLongestPauseNanos = 500'000'000;
 constexpr int64_t kAttemptNanos = 5'000'000'000;
+constexpr int64_t kLookNanos = 50'000'000;  // between looks for a cancellation
 // Rank 0's own deadline, which names the missing, may come a little later than ours: by as much as
 // it started later, up to this.
 constexpr int64_t kLastWordNanos = 1'000'000'000;
@@ -49,6 +51,12 @@ class StarJourney {
   absl::StatusOr<std::unique_ptr<Star>> Join(const Address& address);
   absl::Status ShakeHandsWithHub(int fd);
   absl::Status WaitForWelcome(int fd, ControlReader* reader, ControlMessage* welcome);
+  absl::StatusOr<Socket> Reach(const Address& address, int64_t deadline);
+  // As net::WaitFor, but ends, not OK, with a cancellation too.
+  absl::Status WaitFor(int fd, short events, int64_t deadline) const;
+  bool cancelled() const {
+    return options_.cancellation != nullptr && options_.cancellation->cancelled();
+  }
   absl::Status Final(absl::Status status) {
     final_ = true;
     return status;
@@ -66,7 +74,9 @@ absl::StatusOr<std::unique_ptr<Star>> StarJourney::Travel() {
   absl::Status reason;
   while (true) {
     absl::StatusOr<std::unique_ptr<Star>> star = Attempt();
-    if (star.ok() || final_) return star;
+    if (star.ok()) return star;
+    if (cancelled()) return options_.cancellation->status();
+    if (final_) return star;
     // The last attempt may end for lack of time; why the one before it failed says more.
     if (reason.ok() || !absl::IsDeadlineExceeded(star.status())) reason = star.status();
     const int64_t left = deadline_ - NowNanos();
@@ -74,7 +84,9 @@ absl::StatusOr<std::unique_ptr<Star>> StarJourney::Travel() {
       return DeadlineExceeded("rank {} cannot reach rank 0 at {}: {}; tried for {} s",
                               options_.rank, where_, MessageOf(reason), options_.timeout_seconds);
     }
-    std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(pause, left)));
+    for (int64_t rest = std::min(pause, left); rest > 0 && !cancelled(); rest -= kLookNanos) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(rest, kLookNanos)));
+    }
     pause = std::min(2 * pause, kLongestPauseNanos);
   }
 }
@@ -105,9 +117,27 @@ absl::StatusOr<Endpoint> StarJourney::Destination() {
   return ParseEndpoint(file.address);
 }
 
+absl::Status StarJourney::WaitFor(int fd, short events, int64_t deadline) const {
+  while (!cancelled()) {
+    const int64_t look = NowNanos() + kLookNanos;
+    const absl::Status status = net::WaitFor(fd, events, std::min(look, deadline));
+    if (look >= deadline || !absl::IsDeadlineExceeded(status)) return status;
+  }
+  return options_.cancellation->status();
+}
+
+absl::StatusOr<Socket> StarJourney::Reach(const Address& address, int64_t deadline) {
+  TUTTI_ASSIGN_OR_RETURN(Socket made, StartConnect(address));
+  TUTTI_RETURN_IF_ERROR(
+      WithPrefix(WaitFor(made.fd(), POLLOUT, deadline), "no answer to the connection: "));
+  TUTTI_RETURN_IF_ERROR(ConnectResult(made.fd()));
+  SetNoDelay(made.fd());
+  return made;
+}
+
 absl::StatusOr<std::unique_ptr<Star>> StarJourney::Join(const Address& address) {
   const int64_t limit = std::min(deadline_, NowNanos() + kAttemptNanos);
-  TUTTI_ASSIGN_OR_RETURN(Socket socket, Connect(address, limit));
+  TUTTI_ASSIGN_OR_RETURN(Socket socket, Reach(address, limit));
   TUTTI_RETURN_IF_ERROR(ShakeHandsWithHub(socket.fd()));
   ControlMessage join;
   join.type = ControlMessage::Type::kJoin;

@@ -5,8 +5,11 @@
 #include <sys/resource.h>
 
 #include <fstream>
+#include <thread>
 
+#include "tutti/base/cancellation.h"
 #include "tutti/base/clock.h"
+#include "tutti/base/status.h"
 #include "tutti/net/meeting_file.h"
 #include "tutti/net/star_test_ranks.h"
 
@@ -224,6 +227,33 @@ TEST(Star, SaysWhyRankZeroCannotBeReached) {
   options.address = "";
   options.file = "/nowhere/meet";
   EXPECT_THAT(Text(Star::Connect(options).status()), HasSubstr("/nowhere/meet does not exist"));
+}
+
+TEST(Star, WaitsNoLongerOnceCancelled) {
+  Cancellation cancellation;
+  const std::string address = FreeAddress();
+  std::vector<StarOptions> options;
+  for (const int rank : {0, 1}) {
+    options.push_back(TestOptions(rank, 3, ""));
+    options.back().address = address;
+    options.back().timeout_seconds = 600;
+    options.back().cancellation = &cancellation;
+  }
+  options.push_back(options[1]);  // one that finds nobody
+  options.back().address = FreeAddress();
+  const int64_t start = NowNanos();
+  std::vector<StarResult> stars(options.size());
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < options.size(); ++i) {
+    threads.emplace_back([&, i] { stars[i] = Star::Connect(options[i]); });
+  }
+  cancellation.Cancel(Cancelled("enough"));
+  for (std::thread& thread : threads) thread.join();
+  for (const StarResult& star : stars) {
+    EXPECT_EQ(star.status().code(), absl::StatusCode::kCancelled) << star.status();
+    EXPECT_THAT(Text(star.status()), HasSubstr("enough"));
+  }
+  EXPECT_LT(NowNanos() - start, int64_t{60'000'000'000});
 }
 
 TEST(Star, ChecksItsOptions) {
