@@ -5,15 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <fstream>
 
 #include "tools/tutti/explain_story.h"
 #include "tools/tutti/explain_svg.h"
 #include "tools/tutti/explain_table.h"
 #include "tutti/base/status.h"
+#include "tutti/base/text_file.h"
 #include "tutti/collective/algorithms/algorithm.h"
 #include "tutti/collective/verify.h"
 
@@ -38,6 +36,13 @@ absl::StatusOr<Schedule> MakeSchedule(const ExplainOptions& options, const Algor
   TUTTI_ASSIGN_OR_RETURN(request.operation, collective::OperationFromName(options.operation));
   if (options.direction != "left" && options.direction != "right") {
     return InvalidArgument("--direction is \"{}\"; expected left or right", options.direction);
+  }
+  if (options.direction == "left" && algorithm.name != "ring") {
+    return InvalidArgument("--direction left: only a ring has a direction; this is {}",
+                           algorithm.name);
+  }
+  if (options.root < 0 || options.root >= ranks) {
+    return InvalidArgument("--root is {}; expected 0 to {}", options.root, ranks - 1);
   }
   if (!options.hosts.empty() && options.hosts.size() != size_t(ranks)) {
     return InvalidArgument("--hosts names {} hosts, but there are {} ranks; expected one for each",
@@ -91,14 +96,6 @@ std::string Ending(const Story& story) {
   return text + " (K: the whole data)\n";
 }
 
-absl::Status WriteFile(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) return InvalidArgument("--svg {}: cannot be written: {}", path, std::strerror(errno));
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 Screen Screen::OfStdout() {
@@ -135,7 +132,8 @@ absl::StatusOr<std::string> Explain(const ExplainOptions& options, const Screen&
   if (options.text) return ToText(schedule) + proof;
   TUTTI_ASSIGN_OR_RETURN(const Story story, TellStory(std::move(schedule), values));
   if (!options.svg.empty()) {
-    TUTTI_RETURN_IF_ERROR(WriteFile(options.svg, RenderSvg(story, options.hosts)));
+    TUTTI_RETURN_IF_ERROR(
+        WithPrefix(WriteTextFile(options.svg, RenderSvg(story, options.hosts)), "--svg: "));
     return fmt::format("{}wrote {}\n", proof, options.svg);
   }
   if (story.schedule.operation == Operation::kBarrier) {

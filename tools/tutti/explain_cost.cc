@@ -104,6 +104,15 @@ absl::StatusOr<Question> ReadQuestion(const CostOptions& options) {
   if (question.ranks < 1 || question.ranks > kMaxRanks) {
     return InvalidArgument("--ranks is {}; expected 1 to {}", question.ranks, kMaxRanks);
   }
+  if (options.segments < 0) {
+    return InvalidArgument("--segments is {}; expected 1 or more, or 0 for what is best",
+                           options.segments);
+  }
+  for (const int servers : options.servers) {
+    if (servers >= 1 && servers <= question.ranks) continue;
+    return InvalidArgument("--servers is {}; expected 1 to {}, the number of ranks", servers,
+                           question.ranks);
+  }
   if (question.fabric) {
     TUTTI_ASSIGN_OR_RETURN(question.costs, topology::FabricCosts(*question.fabric, question.ranks));
     if (reduce > 0) question.costs.reduce = 1 / reduce;

@@ -157,7 +157,23 @@ TEST(Explain, DrawsAPicture) {
   }
   EXPECT_EQ(arrows, 12u);  // three in each of four rounds
   EXPECT_EQ(Shown({.algorithm = "ring", .svg = "/nonexistent/x.svg"}),
-            "error: --svg /nonexistent/x.svg: cannot be written: No such file or directory");
+            "error: --svg: cannot write /nonexistent/x.svg: No such file or directory");
+}
+
+TEST(Explain, RefusesOptionsThatMakeNoSense) {
+  EXPECT_EQ(Shown({.algorithm = "ring", .root = 9}), "error: --root is 9; expected 0 to 3");
+  EXPECT_EQ(Shown({.algorithm = "tree", .direction = "left"}),
+            "error: --direction left: only a ring has a direction; this is tree");
+  const auto cost = [](int segments, std::vector<int> servers) {
+    CostOptions options{.bytes = "1G", .ranks = 4, .link = "1GB/s"};
+    options.segments = segments;
+    options.servers = std::move(servers);
+    return std::string(MessageOf(ExplainCost(options).status()));
+  };
+  EXPECT_EQ(cost(-4, {}), "--segments is -4; expected 1 or more, or 0 for what is best");
+  for (const int servers : {0, -1, 5}) {
+    EXPECT_THAT(cost(0, {1, servers}), HasSubstr("expected 1 to 4, the number of ranks"));
+  }
 }
 
 // docs/algorithms.md shows them.
@@ -319,7 +335,7 @@ TEST(ExplainCost, MistakesAreNamed) {
   EXPECT_THAT(Costed({.topology = TUTTI_TOPOLOGIES "/datacenter-25g.toml"}),
               HasSubstr("has no [model]; say --bytes and --ranks"));
   EXPECT_THAT(Costed({.bytes = "1", .ranks = 2, .link = "1GB/s", .servers = {3}}),
-              HasSubstr("error: parameter-server, 3 servers: "));
+              HasSubstr("error: --servers is 3; expected 1 to 2"));
 }
 
 }  // namespace
