@@ -20,6 +20,9 @@ struct Session::State {
 
 namespace {
 
+// So many a device may have on every machine: then they take turns, which is slower but right.
+constexpr int kFewCores = 16;
+
 int CoresPerDevice(const SessionOptions& options) {
   if (options.cores_per_device > 0) return options.cores_per_device;
   return std::max(1, UsableCores() / options.devices);
@@ -43,10 +46,12 @@ Session::Session(const Graph& graph, const SessionOptions& options) {
   if (options.devices < 1 || options.devices > 1024) {
     ThrowInvalidArgument(fmt::format("a session needs 1 to 1024 devices, got {}", options.devices));
   }
-  if (options.cores_per_device < 0 || options.cores_per_device > 1024) {
+  const int most_cores = std::max(UsableCores(), kFewCores);
+  if (options.cores_per_device < 0 || options.cores_per_device > most_cores) {
     ThrowInvalidArgument(fmt::format(
-        "cores_per_device is {}; expected 1 to 1024, or 0 to divide all cores among the devices",
-        options.cores_per_device));
+        "cores_per_device is {}, and this process may use {} cores; expected 1 to {}, or 0 to "
+        "divide all cores among the devices",
+        options.cores_per_device, UsableCores(), most_cores));
   }
   auto worker = std::make_shared<LocalWorker>(options.job, options.task, options.devices,
                                               CoresPerDevice(options), options.communicator);

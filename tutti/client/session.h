@@ -51,8 +51,9 @@ struct SessionOptions {
   // The task that this process is, as devices are named: /job:local/task:0/cpu:0 and so on.
   std::string job = "local";
   int task = 0;
-  int devices = 1;           // in this process
-  int cores_per_device = 0;  // 0: all cores, divided among the devices
+  int devices = 1;  // in this process
+  // 0: all cores, divided among the devices. At most the cores of this process, or 16.
+  int cores_per_device = 0;
   // How this process takes part in collectives; null: it does not. Shared, since memory of steps
   // belongs to it.
   std::shared_ptr<collective::Communicator> communicator = nullptr;
@@ -60,8 +61,9 @@ struct SessionOptions {
 };
 
 // Runs parts of a graph. Several threads may call Run at once. The graph must outlive the session;
-// nodes that are added later can be run too. Every method throws Error, after which the session is
-// as usable as before.
+// nodes that are added later can be run too, but none may be added while a thread is in Run or
+// Initialize, which read the graph. Every method throws Error, after which the session is as usable
+// as before.
 //
 //   Session session(graph);
 //   session.Initialize();
@@ -69,6 +71,7 @@ struct SessionOptions {
 class Session {
  public:
   explicit Session(const Graph& graph, const SessionOptions& options = {});
+  // Ends all running steps with CANCELLED, and waits for them. No call may begin any more.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <memory>
 #include <set>
 #include <thread>
 
@@ -201,6 +202,29 @@ TEST_F(SessionStateTest, ClosingTheSessionEndsWhoWaits) {
   session.Close();
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(cancelled, 3);
+}
+
+TEST_F(SessionStateTest, DestroyingTheSessionEndsWhoWaits) {
+  const Output started = FIFOQueue(graph_, {{kInt32, {}}}, {.capacity = 5}, "started");
+  const Output three = DequeueMany(started, 3)[0];
+  const Output q = FIFOQueue(graph_, {{kInt32, {}}}, {.capacity = 5}, "q");
+  const ControlScope after(graph_, {Enqueue(started, {Constant(graph_, int32_t{1})})});
+  const Output taken = Dequeue(q)[0];
+  for (int round = 0; round < 20; ++round) {
+    auto session = std::make_unique<Session>(graph_);
+    Session* const running = session.get();
+    std::atomic<int> cancelled = 0;
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        if (CodeFrom([&] { running->Run(taken); }) == Code::kCancelled) ++cancelled;
+      });
+    }
+    running->Run(three);  // by then all are under way
+    session.reset();
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(cancelled, 3);
+  }
 }
 
 TEST_F(SessionStateTest, AMutexGuardsASequenceOfNodes) {

@@ -54,7 +54,11 @@ uint64_t HashOf(const std::vector<uint64_t>& key) {
 LocalMaster::LocalMaster(std::shared_ptr<Worker> worker, CompileOptions options, size_t most_steps)
     : worker_(std::move(worker)), options_(options), most_steps_(most_steps) {}
 
-LocalMaster::~LocalMaster() = default;
+LocalMaster::~LocalMaster() {
+  std::unique_lock lock(mutex_);
+  CancelRuns(Cancelled("the session was destroyed"));
+  ended_.wait(lock, [this] { return running_.empty(); });
+}
 
 void LocalMaster::Create(const Graph& graph, Done done) {
   graph_ = &graph;
@@ -90,6 +94,8 @@ class LocalMaster::ListedRun {
     std::lock_guard lock(master_.mutex_);
     auto& running = master_.running_;
     running.erase(std::find(running.begin(), running.end(), &cancellation_));
+    // With the lock held: once it is given back, the master may be gone.
+    if (running.empty()) master_.ended_.notify_all();
   }
   ListedRun(const ListedRun&) = delete;
   ListedRun& operator=(const ListedRun&) = delete;
@@ -201,12 +207,15 @@ absl::Status LocalMaster::RunStep(const MasterRunRequest& request) {
   return status;
 }
 
+void LocalMaster::CancelRuns(const absl::Status& reason) {
+  closed_ = true;
+  for (Cancellation* cancellation : running_) cancellation->Cancel(reason);
+}
+
 void LocalMaster::Close(Done done) {
   {
     std::lock_guard lock(mutex_);
-    closed_ = true;
-    for (Cancellation* cancellation : running_)
-      cancellation->Cancel(Cancelled("the session was closed"));
+    CancelRuns(Cancelled("the session was closed"));
   }
   done(absl::OkStatus());
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <list>
 #include <memory>
 #include <mutex>
@@ -18,7 +19,7 @@ namespace tutti {
 class LocalMaster final : public Master {
  public:
   LocalMaster(std::shared_ptr<Worker> worker, CompileOptions options, size_t most_steps = 64);
-  ~LocalMaster() override;
+  ~LocalMaster() override;  // cancels what runs, and waits for it
 
   void Create(const Graph& graph, Done done) override;
   void Extend(const Graph& graph, Done done) override;
@@ -37,6 +38,7 @@ class LocalMaster final : public Master {
   absl::StatusOr<std::shared_ptr<Step>> Compile(const MasterRunRequest& request, Key key,
                                                 const Cancellation& cancellation);
   absl::Status RunStep(const MasterRunRequest& request);
+  void CancelRuns(const absl::Status& reason);  // those under way and to come; with mutex_ held
 
   const std::shared_ptr<Worker> worker_;
   const CompileOptions options_;
@@ -50,6 +52,7 @@ class LocalMaster final : public Master {
   std::list<std::shared_ptr<Step>> steps_;  // most recently used first
   std::unordered_multimap<uint64_t, std::list<std::shared_ptr<Step>>::iterator> by_hash_;
   std::vector<Cancellation*> running_;
+  std::condition_variable ended_;  // running_ got empty
 };
 
 }  // namespace tutti
