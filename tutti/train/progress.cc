@@ -11,13 +11,14 @@
 #include <cstring>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/console.h"
 
 namespace tutti {
 namespace {
 
 constexpr int kMostBarColumns = 40;
 constexpr int kLeastBarColumns = 10;
-constexpr int kLauncherColumns = 80;
+constexpr int kLauncherColumns = 80;  // unless it says how many it has
 
 int64_t Nanos(std::chrono::milliseconds interval) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(interval).count();
@@ -72,12 +73,11 @@ int Columns(std::FILE* out) {
   return 80;
 }
 
-// The pipe to a launcher that shows the progress of the whole job, or -1.
-int LauncherPipe() {
-  const char* number = std::getenv("TUTTI_PROGRESS_FD");
-  int fd = -1;
-  if (number != nullptr) std::from_chars(number, number + std::strlen(number), fd);
-  return fd;
+int NumberInEnvironment(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  int number = otherwise;
+  if (text != nullptr) std::from_chars(text, text + std::strlen(text), number);
+  return number;
 }
 
 }  // namespace
@@ -109,7 +109,8 @@ Progress::Progress(const ProgressOptions& options) : options_(options) {
   line_.total = options_.total;
   start_ = options_.now_nanos();
   last_shown_ = start_;
-  if (!redraw_) launcher_ = LauncherPipe();
+  // The pipe to a launcher that shows the progress of the whole job.
+  if (!redraw_) launcher_ = NumberInEnvironment("TUTTI_PROGRESS_FD", -1);
   last_told_ = start_;
 }
 
@@ -143,7 +144,8 @@ void Progress::Measure() {
 
 void Progress::TellLauncher() {
   Measure();
-  const std::string text = Render(line_, {.width = kLauncherColumns}) + "\n";
+  const int columns = NumberInEnvironment("TUTTI_PROGRESS_COLUMNS", kLauncherColumns);
+  const std::string text = Render(line_, {.width = std::max(columns, 1)}) + "\n";
   if (::write(launcher_, text.data(), text.size()) < 0) launcher_ = -1;
   last_told_ = updated_;
 }
@@ -152,11 +154,10 @@ void Progress::Show() {
   Measure();
   if (redraw_) {
     style_.width = Columns(options_.out);
-    fmt::print(options_.out, "\r\033[2K{}", Render(line_, style_));
+    FormatTo(options_.out, "\r\033[2K{}", Render(line_, style_));
   } else {
-    fmt::print(options_.out, "{}\n", Render(line_, style_));
+    FormatTo(options_.out, "{}\n", Render(line_, style_));
   }
-  std::fflush(options_.out);
   last_shown_ = options_.now_nanos();
   dirty_ = false;
 }
@@ -164,10 +165,8 @@ void Progress::Show() {
 void Progress::Finish() {
   if (finished_) return;
   if (dirty_) Show();
-  if (redraw_ && line_.done > 0) {
-    fmt::print(options_.out, "\n");
-    std::fflush(options_.out);
-  }
+  if (launcher_ >= 0 && updated_ > last_told_) TellLauncher();
+  if (redraw_ && line_.done > 0) WriteTo(options_.out, "\n");
   finished_ = true;
 }
 

@@ -46,8 +46,8 @@ struct ProgressOptions {
 
 // Shows the progress of a loop: on a terminal a bar that is redrawn in place, elsewhere one plain
 // line per interval, so that logs stay short. Under a launcher (TUTTI_PROGRESS_FD names the pipe to
-// it) it is told, too, and shows the bar for the whole job. NO_COLOR and TERM=dumb are honoured.
-// Cheap enough to call in every step. Not thread-safe.
+// it, TUTTI_PROGRESS_COLUMNS its width) it is told, too, and shows the bar for the whole job.
+// NO_COLOR and TERM=dumb are honoured. Cheap enough to call in every step. Not thread-safe.
 //
 //   Progress progress({.label = "step", .total = 1000});
 //   for (...) { ...; progress.Update(step + 1, {{"loss", loss}}); }

@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <string>
 
 namespace tutti {
 namespace {
@@ -67,6 +69,40 @@ TEST_F(ProgressTest, WritesOnePlainLineAnIntervalElsewhere) {
             "step  10/100  1.0/s  loss 0.1000  1:30 left\n"
             "step  20/100  1.0/s  loss 0.0500  1:20 left\n"
             "step  25/100  1.0/s  loss 0.0400  1:15 left\n");
+}
+
+TEST_F(ProgressTest, AFullDiskEndsNoLoop) {
+  std::FILE* const full = std::fopen("/dev/full", "w");
+  ASSERT_NE(full, nullptr);
+  Run(full);
+  std::fclose(full);
+}
+
+TEST_F(ProgressTest, TellsTheLauncherInItsWidthUpToTheLastStep) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  setenv("TUTTI_PROGRESS_FD", std::to_string(ends[1]).c_str(), 1);
+  setenv("TUTTI_PROGRESS_COLUMNS", "30", 1);
+  std::FILE* const out = std::tmpfile();
+  {
+    int64_t now = 0;
+    Progress progress({.total = 3, .out = out, .now_nanos = [&now] { return now; }});
+    now += 1'000'000'000;
+    progress.Update(1);
+    for (const int step : {2, 3}) {
+      now += 1'000'000;  // too soon to be told
+      progress.Update(step);
+    }
+  }
+  std::fclose(out);
+  unsetenv("TUTTI_PROGRESS_FD");
+  unsetenv("TUTTI_PROGRESS_COLUMNS");
+  ::close(ends[1]);
+  std::array<char, 1000> bytes;
+  const ssize_t got = ::read(ends[0], bytes.data(), bytes.size());
+  ::close(ends[0]);
+  EXPECT_EQ(std::string(bytes.data(), size_t(std::max<ssize_t>(got, 0))),
+            "step 1/3  1.0/s  0:02 left\nstep 3/3  3.0/s  0:00 left\n");
 }
 
 TEST_F(ProgressTest, RedrawsOnATerminalAndHonoursNoColor) {

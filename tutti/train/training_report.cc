@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/console.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
@@ -28,12 +29,12 @@ collective::CommunicatorStats StatsOf(const RunConfig& config) {
 void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& dataset,
                std::string_view how) {
   const auto variables = nn::TrainableVariables(graph);
-  fmt::print(stderr, "{}: {} parameters in {} variables, {} samples\n", config.program,
-             nn::CountParameters(variables), variables.size(), dataset.samples());
-  fmt::print(stderr, "{}: strategy {}, {} worker{}, {} samples a worker and step, seed {}\n",
-             config.program, config.strategy, config.workers(), config.workers() == 1 ? "" : "s",
-             config.batch_size, config.seed);
-  if (!how.empty()) fmt::print(stderr, "{}: {}\n", config.program, how);
+  FormatTo(stderr, "{}: {} parameters in {} variables, {} samples\n", config.program,
+           nn::CountParameters(variables), variables.size(), dataset.samples());
+  FormatTo(stderr, "{}: strategy {}, {} worker{}, {} samples a worker and step, seed {}\n",
+           config.program, config.strategy, config.workers(), config.workers() == 1 ? "" : "s",
+           config.batch_size, config.seed);
+  if (!how.empty()) FormatTo(stderr, "{}: {}\n", config.program, how);
 }
 
 TrainingReport::TrainingReport(const RunConfig& config, std::string_view how)
@@ -74,8 +75,8 @@ TrainResult TrainingReport::Finish(double loss) {
     }
   }
   if (!config_.leads()) return result;
-  fmt::print(stderr, "{} steps in {:.1f} s, {:.0f} samples/s\n{}", result.steps, result.seconds,
-             result.samples_per_second, RenderTimeTable(times));
+  FormatTo(stderr, "{} steps in {:.1f} s, {:.0f} samples/s\n{}", result.steps, result.seconds,
+           result.samples_per_second, RenderTimeTable(times));
   if (!config_.report.empty()) Write(result, times[0]);
   return result;
 }
