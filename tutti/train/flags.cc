@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <system_error>
 
 #include "tutti/base/status.h"
 
@@ -13,10 +15,10 @@ namespace tutti {
 namespace {
 
 template <typename T>
-bool ParseNumber(std::string_view text, T* value) {
+std::errc ParseNumber(std::string_view text, T* value) {
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data(), end, *value);
-  return error == std::errc() && rest == end;
+  return rest == end ? error : std::errc::invalid_argument;
 }
 
 std::string Joined(const std::vector<std::string>& words) {
@@ -51,7 +53,11 @@ void Flags::Add(std::string name, std::string* value, std::string help,
 void Flags::Add(std::string name, int64_t* value, std::string help, int64_t least) {
   const auto set = [value, least](std::string_view text) -> std::string {
     int64_t parsed = 0;
-    if (!ParseNumber(text, &parsed) || parsed < least) {
+    const std::errc error = ParseNumber(text, &parsed);
+    if (error == std::errc::result_out_of_range && !text.starts_with('-')) {
+      return fmt::format("a whole number of at most {}", std::numeric_limits<int64_t>::max());
+    }
+    if (error != std::errc() || parsed < least) {
       return fmt::format("a whole number of at least {}", least);
     }
     *value = parsed;
@@ -63,7 +69,7 @@ void Flags::Add(std::string name, int64_t* value, std::string help, int64_t leas
 void Flags::Add(std::string name, double* value, std::string help, double least) {
   const auto set = [value, least](std::string_view text) -> std::string {
     double parsed = 0;
-    if (!ParseNumber(text, &parsed) || !std::isfinite(parsed) || parsed < least) {
+    if (ParseNumber(text, &parsed) != std::errc() || !std::isfinite(parsed) || parsed < least) {
       return fmt::format("a number of at least {}", least);
     }
     *value = parsed;

@@ -49,6 +49,9 @@ TEST(Flags, TakesValuesInBothForms) {
 TEST(Flags, MistakesNameFlagFoundAndExpected) {
   EXPECT_EQ(ErrorOf({"--model", "rnn"}), "--model is \"rnn\"; expected cnn or mlp");
   EXPECT_EQ(ErrorOf({"--steps", "0"}), "--steps is \"0\"; expected a whole number of at least 1");
+  EXPECT_EQ(ErrorOf({"--steps", "9223372036854775808"}),
+            "--steps is \"9223372036854775808\"; expected a whole number of at most "
+            "9223372036854775807");
   EXPECT_EQ(ErrorOf({"--steps", "3x"}), "--steps is \"3x\"; expected a whole number of at least 1");
   EXPECT_EQ(ErrorOf({"--rate", "nan"}), "--rate is \"nan\"; expected a number of at least 0");
   EXPECT_EQ(ErrorOf({"--rate"}), "--rate needs a value");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tutti/base/status.h"
 #include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -59,9 +61,9 @@ Output GlobalNorm(std::span<const GradientAndVariable> list) {
 
 std::vector<GradientAndVariable> ClipByGlobalNorm(std::span<const GradientAndVariable> list,
                                                   double norm, Output* global_norm) {
-  if (!(norm > 0)) {
+  if (!(norm > 0) || !std::isfinite(float(norm))) {
     ThrowInvalidArgument(
-        fmt::format("ClipByGlobalNorm: the norm is {}; expected more than 0", norm));
+        fmt::format("ClipByGlobalNorm: the norm is {}; expected a finite number above 0", norm));
   }
   if (list.empty()) ThrowInvalidArgument("ClipByGlobalNorm: the list is empty");
   NameScope scope(list.front().variable.graph(), "clip");

@@ -13,9 +13,9 @@ namespace tutti {
 namespace {
 
 void RequireRate(const char* what, const char* option, double rate) {
-  if (!(rate >= 0) || !std::isfinite(rate)) {
+  if (!(rate >= 0) || !std::isfinite(float(rate))) {
     ThrowInvalidArgument(
-        fmt::format("{}: {} is {}; expected a finite number from 0 on", what, option, rate));
+        fmt::format("{}: {} is {}; expected a finite float32 from 0 on", what, option, rate));
   }
 }
 
@@ -29,6 +29,10 @@ void RequireSteps(const char* what, int64_t steps) {
 Output Share(Output step, int64_t steps) { return Minimum(Div(step, double(steps)), 1.0); }
 
 }  // namespace
+
+LearningRate::LearningRate(double constant) : constant_(constant) {
+  RequireRate("LearningRate", "the constant", constant);
+}
 
 Output LearningRate::Build(Output global_step) const {
   Graph& graph = global_step.graph();

@@ -18,7 +18,8 @@ class LearningRate {
   // Builds a float64 scalar from `step`, a float64 scalar: how many updates were made before.
   using Function = std::function<Output(Output step)>;
 
-  LearningRate(double constant) : constant_(constant) {}  // NOLINT: implicit
+  // Throws Error unless it is a finite float32 from 0 on.
+  LearningRate(double constant);  // NOLINT: implicit
   explicit LearningRate(Function function) : function_(std::move(function)) {}
 
   // The rate at `global_step` (an integer scalar) as a float32 scalar.

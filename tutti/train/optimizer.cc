@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <unordered_set>
+
 #include "tutti/base/status.h"
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -75,6 +77,16 @@ std::vector<const Node*> Joined(
   return made;
 }
 
+// Two updates of one variable in a step would run in any order.
+void RequireDistinct(const char* where, std::span<const Output> variables) {
+  std::unordered_set<Output, OutputHash> seen;
+  for (const Output& variable : variables) {
+    if (!variable || seen.insert(variable).second) continue;
+    ThrowInvalidArgument(fmt::format("{}: {} is given twice; name every variable once", where,
+                                     variable.node->Describe()));
+  }
+}
+
 }  // namespace
 
 Output GlobalStep(Graph& graph) { return FindOrMake(graph, kGlobalStep, Zeros({}, kInt64)); }
@@ -97,6 +109,7 @@ std::vector<GradientAndVariable> Optimizer::Gradients(Output loss,
   const std::vector<Output> trained = variables.empty()
                                           ? nn::TrainableVariables(loss.graph())
                                           : std::vector(variables.begin(), variables.end());
+  RequireDistinct("Optimizer::Gradients", trained);
   const auto gradients = SparseGradients(std::span(&loss, 1), trained);
   std::vector<GradientAndVariable> list;
   bool any = false;
@@ -122,6 +135,9 @@ const Node* Optimizer::Apply(std::span<const GradientAndVariable> list,
                       entry.variable ? entry.variable.node->Describe() : "an empty entry"));
     }
   }
+  std::vector<Output> variables;
+  for (const GradientAndVariable& entry : list) variables.push_back(entry.variable);
+  RequireDistinct("Optimizer::Apply", variables);
   Graph& graph = list.front().variable.graph();
   const Output global_step = GlobalStep(graph);
   NameScope scope(graph, "train");

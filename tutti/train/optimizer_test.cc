@@ -255,6 +255,16 @@ TEST_F(Optimizers, SaysWhatIsWrong) {
   EXPECT_THAT(error_of([] { Adam({.beta1 = 1}); }),
               HasSubstr("Adam: beta1 is 1; expected at least 0 and below 1"));
   EXPECT_THAT(error_of([] { Momentum({.momentum = -0.1}); }), HasSubstr("momentum is -0.1"));
+  for (const double rate : {-1.0, std::nan(""), HUGE_VAL, 1e300}) {
+    EXPECT_THAT(error_of([&] { Sgd({.learning_rate = rate}); }), HasSubstr("from 0 on"));
+    EXPECT_THAT(error_of([&] { CosineDecay({.initial = rate}); }), HasSubstr("from 0 on"));
+  }
+  EXPECT_THAT(error_of([] { Adam({.epsilon = HUGE_VAL}); }), HasSubstr("epsilon is inf"));
+  const std::vector<Output> twice = {w, w};
+  EXPECT_THAT(error_of([&] { Sgd().Minimize(Sum(w), twice); }), HasSubstr("Variable \"w\""));
+  EXPECT_THAT(error_of([&] { Sgd().Minimize(Sum(w), twice); }), HasSubstr("is given twice"));
+  const auto list = Sgd().Gradients(Sum(w));
+  EXPECT_THAT(error_of([&] { ClipByGlobalNorm(list, HUGE_VAL); }), HasSubstr("the norm is inf"));
   Variable(graph_, Zeros({}), "w/momentum");
   EXPECT_THAT(error_of([&] { Momentum().Minimize(Sum(w)); }),
               HasSubstr("needs the name \"w/momentum\" for a Variable of float32 [2]"));

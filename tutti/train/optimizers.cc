@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tutti/base/status.h"
 #include "tutti/graph/ops/update.h"
 
@@ -10,7 +12,7 @@ namespace {
 
 // [lo, hi) unless hi is 0, then from lo on.
 void RequireRange(const char* optimizer, const char* option, double value, double lo, double hi) {
-  if (value >= lo && (hi == 0 || value < hi)) return;
+  if (value >= lo && std::isfinite(value) && (hi == 0 || value < hi)) return;
   ThrowInvalidArgument(
       hi == 0 ? fmt::format("{}: {} is {}; expected at least {}", optimizer, option, value, lo)
               : fmt::format("{}: {} is {}; expected at least {} and below {}", optimizer, option,
