@@ -14,6 +14,8 @@
 namespace tutti::collective {
 namespace {
 
+constexpr double kMaxSeconds = 1e6;
+
 absl::Status CheckBootstrap(const Bootstrap& bootstrap) {
   if (bootstrap.size < 1 || bootstrap.size > kMaxRanks) {
     return InvalidArgument("bootstrap: size is {}, expected 1 to {}", bootstrap.size, kMaxRanks);
@@ -21,6 +23,9 @@ absl::Status CheckBootstrap(const Bootstrap& bootstrap) {
   if (bootstrap.rank < 0 || bootstrap.rank >= bootstrap.size) {
     return InvalidArgument("bootstrap: rank is {}, expected 0 to {}", bootstrap.rank,
                            bootstrap.size - 1);
+  }
+  if (bootstrap.generation < 0) {
+    return InvalidArgument("bootstrap: generation is {}, expected 0 or more", bootstrap.generation);
   }
   const int given =
       !bootstrap.address.empty() + !bootstrap.file.empty() + !bootstrap.endpoints.empty();
@@ -48,6 +53,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
     const CommunicatorOptions& options) {
   const Bootstrap& bootstrap = options.bootstrap;
   TUTTI_RETURN_IF_ERROR(CheckBootstrap(bootstrap));
+  if (!(options.late_seconds > 0 && options.late_seconds <= kMaxSeconds)) {
+    return InvalidArgument("late_seconds is {}, expected more than 0 and at most {}",
+                           options.late_seconds, kMaxSeconds);
+  }
   TUTTI_ASSIGN_OR_RETURN(
       auto star,
       net::Star::Connect(
@@ -60,6 +69,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
            .generation = bootstrap.generation,
            .timeout_seconds = bootstrap.timeout_seconds,
            .silence_seconds = options.silence_seconds,
+           .cancellation = bootstrap.cancellation,
            .fingerprint = Fingerprint(options)}));
   auto control = std::make_unique<StarControl>(std::move(star));
   TUTTI_ASSIGN_OR_RETURN(JobLinks links, OpenLinks(options, control->star()));

@@ -16,6 +16,10 @@
 #include "tutti/net/transport.h"
 #include "tutti/tensor/dtype.h"
 
+namespace tutti {
+class Cancellation;
+}
+
 namespace tutti::collective {
 
 enum class Reduction : uint8_t { kSum = 1, kMean = 2, kMin = 3, kMax = 4, kProduct = 5 };
@@ -70,7 +74,8 @@ struct Forecast {
 
 // Some of the ranks, in an order of their own. Buffers are given as memory of any kind; memory from
 // Communicator::Allocate saves a copy. Zero counts are fine. Every function starts the operation
-// and returns; mistakes that can be seen at once end the handle at once. Thread-safe.
+// and returns; mistakes that can be seen at once end the handle at once. Thread-safe. Lives no
+// longer than the Communicator that it comes from.
 class Group {
  public:
   virtual ~Group() = default;
@@ -99,7 +104,7 @@ class Group {
   // AllGather with counts[r] elements of rank r, one chunk after the other.
   virtual Handle AllGatherV(void* data, std::span<const int64_t> counts, DType dtype,
                             const CallOptions& call = {}) = 0;
-  // `input` and `output` hold size() chunks of `count` elements and do not overlap.
+  // `input` and `output` hold size() chunks of `count` elements; it is an error if they overlap.
   virtual Handle AllToAll(const void* input, void* output, int64_t count, DType dtype,
                           const CallOptions& call = {}) = 0;
   virtual Handle Barrier(const CallOptions& call = {}) = 0;
@@ -121,15 +126,17 @@ struct Bootstrap {
   std::vector<std::string> endpoints;  // "host:port" of every rank
   std::string job = "tutti";           // other jobs are refused
   std::string token;                   // shared secret; empty: none
-  int64_t generation = 0;              // of the group; others are refused
+  int64_t generation = 0;              // of the group, from 0 on; others are refused
   double timeout_seconds = 60;         // for all to appear
+  // Ends the waiting for them, with its status. May be null; must outlive the call of Create.
+  const Cancellation* cancellation = nullptr;
 };
 
 struct CommunicatorOptions {
   Bootstrap bootstrap;
   std::string transport = "auto";  // auto: shm within a host, tcp between; or shm, or tcp
   double silence_seconds = 5;      // without a sign of life a rank is given up
-  double late_seconds = 5;         // alive but late: warned about this often
+  double late_seconds = 5;         // alive but late: warned about this often; more than 0
   int tcp_streams = 2;             // per peer on another host
   bool tune = true;                // measure links at the start (up to 50 ms), or use defaults
 };
@@ -166,6 +173,7 @@ class Communicator {
   virtual int size() const = 0;
   virtual Group& world() = 0;
   // All members call it with the same name and the same ranks (of the world, in the group's order).
+  // The group must go before the communicator does.
   virtual absl::StatusOr<std::unique_ptr<Group>> MakeGroup(std::string_view name,
                                                            std::span<const int> ranks) = 0;
   // Memory that peers on this host read and write in place.
@@ -178,7 +186,8 @@ class Communicator {
   virtual void WaitForWork(int64_t timeout_nanos) = 0;
   virtual void Wake() = 0;
 
-  // This rank cannot go on: every operation of every rank ends with `reason`, which names it.
+  // This rank cannot go on: every operation of every rank ends with `reason`, which names it. An
+  // OK reason is none: they end with INVALID_ARGUMENT.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual CommunicatorStats stats() const = 0;
   // A caller that polls has nothing else to do from here on; then it has again.

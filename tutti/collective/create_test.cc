@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <barrier>
+#include <cmath>
 #include <filesystem>
 #include <functional>
 
@@ -194,6 +195,14 @@ TEST_F(CreateTest, MistakesAreTold) {
   EXPECT_THAT(message(options), HasSubstr("rank is 2, expected 0 to 1"));
   options = Options(0, 0, "auto");
   EXPECT_THAT(message(options), HasSubstr("size is 0"));
+  options = Options(0, 1, "auto");
+  options.bootstrap.generation = -1;
+  EXPECT_THAT(message(options), HasSubstr("generation is -1, expected 0 or more"));
+  for (const double seconds : {0.0, -1.0, std::nan("")}) {
+    options = Options(0, 1, "auto");
+    options.late_seconds = seconds;
+    EXPECT_THAT(message(options), HasSubstr("late_seconds is "));
+  }
   options = Options(0, 1, "auto");
   options.bootstrap.address = "127.0.0.1:1";
   EXPECT_THAT(message(options), HasSubstr("give exactly one"));

@@ -53,10 +53,27 @@ bool HasChunkPerRank(Operation operation) {
          operation != Operation::kBroadcast && operation != Operation::kBarrier;
 }
 
+// The input of an all-to-all may not overlap what it writes.
+absl::Status CheckApart(const GroupState& group, const Call& call) {
+  if (call.count > 0 && call.input == nullptr) {
+    return InvalidArgument("all-to-all: the input is null, but its count is {}", call.count);
+  }
+  const auto bytes = uintptr_t(call.count) * uintptr_t(group.size()) * SizeOf(call.dtype);
+  const auto input = reinterpret_cast<uintptr_t>(call.input);
+  const auto output = reinterpret_cast<uintptr_t>(call.data);
+  if (input >= output + bytes || output >= input + bytes) return absl::OkStatus();
+  return InvalidArgument("all-to-all: input and output, of {} bytes each, overlap by {}", bytes,
+                         bytes - (input > output ? input - output : output - input));
+}
+
 // What can be seen to be wrong with a call at once.
 absl::Status CheckCall(const GroupState& group, const Call& call, const CallOptions& options) {
   const std::string_view name = NameOf(call.operation);
   if (SizeOf(call.dtype) == 0) return InvalidArgument("{}: the dtype is not set", name);
+  if (!call.counts.empty() && call.counts.size() != static_cast<size_t>(group.size())) {
+    return InvalidArgument("{}: {} counts for {} ranks; expected one for each", name,
+                           call.counts.size(), group.size());
+  }
   if (call.count < 0) {
     return InvalidArgument("{}: the count is {}, expected 0 or more", name, call.count);
   }
@@ -80,11 +97,17 @@ absl::Status CheckCall(const GroupState& group, const Call& call, const CallOpti
         "{}: cannot reduce {}; expected float16, bfloat16, float32, float64, int32 or int64", name,
         NameOf(call.dtype));
   }
+  if (options.reduction < Reduction::kSum || options.reduction > Reduction::kProduct) {
+    return InvalidArgument("{}: there is no reduction {}", name, int(options.reduction));
+  }
+  if (options.wire < Wire::kAsIs || options.wire > Wire::kFloat16) {
+    return InvalidArgument("{}: there is no wire format {}", name, int(options.wire));
+  }
   if (options.wire != Wire::kAsIs && call.dtype != DType::kFloat32) {
     return InvalidArgument("{}: only float32 can travel as another type; this is {}", name,
                            NameOf(call.dtype));
   }
-  return absl::OkStatus();
+  return call.operation == Operation::kAllToAll ? CheckApart(group, call) : absl::OkStatus();
 }
 
 Descriptor DescriptorOf(const GroupState& group, const Call& call, const CallOptions& options,

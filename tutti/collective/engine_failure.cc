@@ -25,7 +25,7 @@ absl::Status Engine::status() const {
 
 void Engine::Abort(const absl::Status& status) {
   Lock lock(links_->mutex);
-  Lost(-1, status);
+  Lost(-1, status.ok() ? InvalidArgument("rank {} aborted with an OK status", rank_) : status);
   Unlock(lock);
 }
 

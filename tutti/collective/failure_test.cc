@@ -1,4 +1,5 @@
 // Ranks that disagree, mistakes that are seen at once, and ranks that go.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,10 +108,43 @@ TEST(Failure, MistakesEndTheHandleAtOnce) {
   EXPECT_THAT(
       message(world.AllReduce(data.data(), 4, kFloat32, {.algorithm = "parameter-server:0"})),
       HasSubstr("1 to 127"));
+  for (const int number : {0, 9}) {
+    EXPECT_THAT(message(world.AllReduce(data.data(), 4, kFloat32, {.wire = Wire(number)})),
+                HasSubstr(fmt::format("no wire format {}", number)));
+    EXPECT_THAT(
+        message(world.AllReduce(data.data(), 4, kFloat32, {.reduction = Reduction(number)})),
+        HasSubstr(fmt::format("no reduction {}", number)));
+  }
+  EXPECT_THAT(message(world.AllGatherV(data.data(), std::vector<int64_t>{1, 2, 3}, kFloat32)),
+              HasSubstr("3 counts for 2 ranks"));
+  EXPECT_THAT(message(world.AllToAll(data.data(), data.data() + 4, 4, kFloat32)),
+              HasSubstr("of 32 bytes each, overlap by 16"));
+  EXPECT_THAT(message(world.AllToAll(nullptr, data.data(), 4, kFloat32)),
+              HasSubstr("the input is null"));
   const Handle open = world.AllReduce(data.data(), 4, kFloat32, {.key = "k", .step = 3});
   EXPECT_THAT(message(world.AllReduce(data.data(), 4, kFloat32, {.key = "k", .step = 3})),
               HasSubstr("under way already"));
   EXPECT_TRUE(ranks[0].status().ok());
+}
+
+TEST(Failure, OneRankMakesMistakesToo) {
+  RanksUnderTest ranks(1);
+  float number = 1;
+  for (const CallOptions& call :
+       {CallOptions{.reduction = Reduction(9)}, CallOptions{.wire = Wire(9)}}) {
+    EXPECT_EQ(ranks[0].world().AllReduce(&number, 1, kFloat32, call).Wait().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
+}
+
+TEST(Failure, AbortingWithoutAReasonIsAMistake) {
+  RanksUnderTest ranks(2);
+  ranks[1].Abort(absl::OkStatus());
+  float number = 1;
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(ranks[rank].world().AllReduce(&number, 1, kFloat32).Wait().code(),
+              absl::StatusCode::kInvalidArgument);
+  }
 }
 
 TEST(Failure, ARankThatGoesIsNamedByAll) {
