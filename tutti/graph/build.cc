@@ -186,7 +186,11 @@ class GraphBuilder {
       graph = graph->parent();
     }
     if (graph == nullptr) {
-      return InvalidArgument("{} belongs to another graph", output.node->Describe());
+      return InvalidArgument("{} belongs to another graph{}", output.node->Describe(),
+                             output.graph().parent() != nullptr
+                                 ? ": it lies inside another If or While, and has a value only "
+                                   "there"
+                                 : "");
     }
     while (!below.empty()) {
       TUTTI_ASSIGN_OR_RETURN(output, GraphBuilder(*below.back()).CaptureHere(output));
@@ -319,11 +323,27 @@ Graph* InnermostGraph(std::span<const Output> inputs) {
   return found;
 }
 
+// Where no branch or body is being built, its values cannot be used any more: it is finished.
+void RequireOutermost(const NodeSpec& spec, const Graph* graph) {
+  if (graph == nullptr || graph->parent() == nullptr) return;
+  for (const Output& input : spec.inputs) {
+    if (!input || &input.graph() != graph) continue;
+    ThrowInvalidArgument(
+        fmt::format("{}{}{}: its input {} lies inside an If or While and has a value only there; "
+                    "let the branch or body return it",
+                    spec.op, spec.name.empty() ? "" : fmt::format(" \"{}\"", spec.name),
+                    Place(spec), input.node->Describe()));
+  }
+}
+
 }  // namespace
 
 Node* OpBuilder::BuildNode() {
   Graph* graph = graph_ != nullptr ? graph_ : SubgraphBeingBuilt();
-  if (graph == nullptr) graph = InnermostGraph(spec_.inputs);
+  if (graph == nullptr) {
+    graph = InnermostGraph(spec_.inputs);
+    RequireOutermost(spec_, graph);
+  }
   if (graph == nullptr) {
     ThrowInvalidArgument(
         fmt::format("{}{}: every input is a literal; at least one must be a node's output",

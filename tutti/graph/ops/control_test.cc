@@ -56,6 +56,23 @@ TEST_F(ControlTest, IfReturnsOuterValuesAndKnowsTheCommonShape) {
   EXPECT_EQ(z.node->num_inputs(), 3);
 }
 
+TEST_F(ControlTest, WhatLiesInsideIsOfNoUseOutside) {
+  Output inner;
+  const auto yes = [&] {
+    inner = Mul(x_, 2.0f, "twice");
+    return std::vector{inner};
+  };
+  const auto no = [&] { return std::vector{x_}; };
+  Choose(yes, no);
+  const std::string outside = ErrorOf([&] { Neg(inner, "negative"); });
+  EXPECT_THAT(outside, HasSubstr("Neg \"negative\""));
+  EXPECT_THAT(outside, HasSubstr("its input Mul \"twice\""));
+  EXPECT_THAT(outside, HasSubstr("lies inside an If or While"));
+  // Nor in another branch.
+  EXPECT_THAT(ErrorOf([&] { Choose([&] { return std::vector{Neg(inner)}; }, no); }),
+              HasSubstr("it lies inside another If or While"));
+}
+
 TEST_F(ControlTest, IfWantsBranchesThatAgree) {
   const auto x = [&] { return std::vector{x_}; };
   EXPECT_THAT(ErrorOf([&] { Choose(x, [&] {
