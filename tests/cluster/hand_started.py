@@ -42,6 +42,19 @@ def start(cluster, job, index, *flags, token="secret", config=None, **variables)
                             stderr=subprocess.STDOUT, text=True)
 
 
+def listens(address, seconds=60):
+    """Is somebody there within the time?"""
+    host, port = address.split(":")
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        try:
+            socket.create_connection((host, int(port)), timeout=1).close()
+            return True
+        except OSError:
+            time.sleep(0.02)
+    return False
+
+
 def finish(*tasks, seconds=90):
     """Exit codes and outputs."""
     deadline = time.monotonic() + seconds
@@ -90,6 +103,29 @@ class HandStarted(unittest.TestCase):
         for code, text in ended:
             self.assertGreaterEqual(code, 128, text)
             self.assertRegex(text, r"rank 2")
+
+    def test_signal_ends_the_waiting_for_others(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            cluster = cluster_of(worker=2)
+            task = start(cluster, "worker", 0, "--start-timeout", "600")
+            self.assertTrue(listens(cluster["worker"][0]))
+            task.send_signal(number)
+            [(code, text)] = finish(task)
+            self.assertEqual(code, 128 + number, text)
+            self.assertIn("while workers were waited for", text)
+
+    def test_output_that_nobody_reads_ends_no_training(self):
+        environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+        command = [f"{BIN}/fashion_mnist", "--model", "mlp", "--max-steps", "20", "--log-every", "1"]
+        for closed in (">/dev/null 2>/dev/full", ">/dev/null 2>&-", "2>&1 >/dev/null | true"):
+            ended = subprocess.run(["bash", "-o", "pipefail", "-c", f"{' '.join(command)} {closed}"],
+                                   env=environment, timeout=90)
+            self.assertEqual(ended.returncode, 0, closed)
+        with open("/dev/full", "w") as full:
+            lost = subprocess.run(command, env=environment, timeout=90, stdout=full,
+                                  stderr=subprocess.PIPE, text=True)
+        self.assertEqual(lost.returncode, 1, lost.stderr)
+        self.assertIn("results could not be written to stdout", lost.stderr)
 
     def test_wrong_token_is_refused_and_named(self):
         cluster = cluster_of(worker=2)

@@ -20,7 +20,14 @@ BatchInputs::BatchInputs(Graph& graph, const Columns& example, std::string_view 
 void BatchInputs::Feed(const Minibatch& batch, int64_t global_batch,
                        std::vector<tutti::Feed>& feeds) const {
   for (const auto& [name, placeholder] : columns) {
-    feeds.emplace_back(placeholder, batch.columns.at(name));
+    const auto column = batch.columns.find(name);
+    if (column == batch.columns.end()) {
+      ThrowInvalidArgument(
+          fmt::format("the dataset has the columns {}; the model was built with a column \"{}\", "
+                      "which is missing",
+                      DescribeTypes(batch.columns), name));
+    }
+    feeds.emplace_back(placeholder, column->second);
   }
   feeds.emplace_back(samples, Tensor::Scalar(float(batch.count)));
   feeds.emplace_back(first, Tensor::Scalar<int64_t>(batch.position % global_batch));

@@ -10,7 +10,9 @@
 #include <cstdio>
 #include <optional>
 
+#include "tutti/base/checked.h"
 #include "tutti/base/clock.h"
+#include "tutti/base/console.h"
 #include "tutti/base/status.h"
 #include "tutti/client/session.h"
 #include "tutti/nn/seed.h"
@@ -39,19 +41,23 @@ class Estimator::Impl {
       ThrowInvalidArgument(
           "Estimator: the RunConfig has no strategy; take the one that Main gives");
     }
+    if (!model_) ThrowInvalidArgument("Estimator: the model function is empty");
     SetSeed(graph_, config_.seed);
   }
 
   TrainResult Train(const TrainSpec& spec) {
-    const int64_t batch = config_.batch_size * config_.workers();
-    const Dataset dataset =
-        spec.input().Batch(batch).Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
+    if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
+    const Dataset dataset = spec.input()
+                                .Batch(GlobalBatch())
+                                .Shard(config_.rank(), config_.workers())
+                                .Prefetch(kPrefetch);
     const int64_t max_steps = spec.max_steps > 0 ? spec.max_steps : config_.max_steps;
     if (!session_) Prepare(dataset, max_steps);
     return Loop(dataset, max_steps);
   }
 
   Metrics Evaluate(const EvalSpec& spec) {
+    if (!spec.input) ThrowInvalidArgument("Estimator::Evaluate: EvalSpec::input is empty");
     const Dataset dataset =
         spec.input().Batch(spec.batch_size).Shard(config_.rank(), config_.workers());
     if (!session_) ThrowInvalidArgument("Estimator::Evaluate: call Train first");
@@ -62,6 +68,7 @@ class Estimator::Impl {
   bool leads() const { return config_.leads(); }
 
   std::map<std::string, Tensor> Variables() {
+    if (!session_) ThrowInvalidArgument("Estimator::Variables: call Train first");
     const std::vector<Output> variables = nn::Variables(graph_);
     const std::vector<Tensor> values = session_->Run(std::span<const Feed>(), variables);
     std::map<std::string, Tensor> named;
@@ -70,6 +77,17 @@ class Estimator::Impl {
   }
 
  private:
+  int64_t GlobalBatch() const {
+    const auto batch = CheckedMul(config_.batch_size, config_.workers());
+    if (!batch) {
+      ThrowInvalidArgument(
+          fmt::format("Estimator: batch_size is {}, which {} workers together would make more than "
+                      "2^63 samples",
+                      config_.batch_size, config_.workers()));
+    }
+    return *batch;
+  }
+
   void Prepare(const Dataset& dataset, int64_t max_steps) {
     training_ = BuildTraining(graph_, model_, config_, dataset);
     if (config_.communicator != nullptr) {
@@ -105,7 +123,7 @@ class Estimator::Impl {
       report.CountStep(double(fetched_[kSamples].scalar<float>()));
       if (progress) progress->Update(step_, {{"loss", loss}});
       if (leads() && config_.log_every > 0 && step_ % config_.log_every == 0) {
-        fmt::print(stderr, "step {} loss {:.6f}\n", step_, loss);
+        FormatTo(stderr, "step {} loss {:.6f}\n", step_, loss);
       }
     }
     if (progress) progress->Finish();
@@ -167,7 +185,7 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
     text += name == "accuracy" ? fmt::format("  {} {:.2f}%", name, 100 * value)
                                : fmt::format("  {} {:.4f}", name, value);
   }
-  if (estimator.leads()) std::printf("test%s\n", text.substr(1).c_str());
+  if (estimator.leads()) FormatTo(stdout, "test{}\n", text.substr(1));
   return metrics;
 }
 

@@ -1,5 +1,7 @@
 #include "tutti/train/evaluation.h"
 
+#include <fmt/format.h>
+
 #include "tutti/base/status.h"
 #include "tutti/collective/communicator.h"
 #include "tutti/nn/layer.h"
@@ -11,10 +13,10 @@ Evaluation::Evaluation(Graph& graph, const ModelFunction& model, const Dataset& 
   inputs_ = BatchInputs(graph, ExampleOf(dataset), "input");
   const ModelSpec spec = model(Features(inputs_.columns, inputs_.first), Mode::kEvaluate);
   names_.push_back("loss");
-  values_.push_back(spec.loss);
+  values_.push_back(RequireFloatScalar(spec.loss, "loss"));
   for (const auto& [name, value] : spec.metrics) {
     names_.push_back(name);
-    values_.push_back(value);
+    values_.push_back(RequireFloatScalar(value, fmt::format("metric \"{}\"", name)));
   }
 }
 
@@ -42,10 +44,11 @@ Metrics Evaluation::Run(Session& session, const Dataset& dataset,
                      .AllReduce(sums.data(), int64_t(sums.size()), kFloat64, {.key = "evaluate"})
                      .Wait());
   }
-  Metrics metrics;
-  for (size_t i = 0; i < names_.size(); ++i) {
-    metrics[names_[i]] = sums.back() > 0 ? sums[i] / sums.back() : 0;
+  if (sums.back() == 0) {
+    ThrowInvalidArgument("Estimator::Evaluate: the dataset is empty; expected at least one sample");
   }
+  Metrics metrics;
+  for (size_t i = 0; i < names_.size(); ++i) metrics[names_[i]] = sums[i] / sums.back();
   return metrics;
 }
 

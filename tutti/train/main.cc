@@ -5,11 +5,17 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <exception>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 
+#include "tutti/base/cancellation.h"
+#include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
@@ -25,6 +31,8 @@ namespace {
 constexpr int kTrainingError = 1;
 constexpr int kUsage = 2;
 constexpr int kPeerLost = 128;
+constexpr double kLeastStartTimeout = 0.001;  // seconds
+constexpr auto kSignalLook = std::chrono::milliseconds(20);
 constexpr std::string_view kFailed = " failed: ";  // between the role and its error
 
 std::atomic<int> stop_signal{0};
@@ -58,7 +66,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             {"auto", "exchange", "direct", "ring", "halving-doubling", "tree", "hierarchical"});
   flags.Add("wire", &config.wire, "how float32 gradients travel", {"as-is", "bf16", "fp16"});
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
-  flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear", 0.0);
+  flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
+            kLeastStartTimeout);
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
   flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers, on the first");
   return flags;
@@ -112,9 +121,35 @@ void WarnWithoutToken(const ClusterSpec& cluster) {
   }
 }
 
+// Cancels, while it lives, once a signal asks for an end: the handler itself may take no lock.
+class CancelledBySignal {
+ public:
+  CancelledBySignal() : watch_([this](const std::stop_token& stop) { Watch(stop); }) {}
+  const Cancellation* get() const { return &cancellation_; }
+
+ private:
+  void Watch(const std::stop_token& stop) {
+    std::mutex mutex;
+    std::unique_lock lock(mutex);
+    std::condition_variable_any changed;
+    while (!stop.stop_requested() && !StopRequested()) {
+      changed.wait_for(lock, stop, kSignalLook, [] { return false; });
+    }
+    if (StopRequested()) {
+      cancellation_.Cancel(
+          Cancelled("stopped by signal {} while workers were waited for", stop_signal.load()));
+    }
+  }
+
+  Cancellation cancellation_;
+  std::jthread watch_;
+};
+
 std::shared_ptr<collective::Communicator> Join(const TaskConfig& task, double timeout_seconds) {
   WarnWithoutToken(task.cluster);
+  const CancelledBySignal cancelled;
   collective::CommunicatorOptions options;
+  options.bootstrap.cancellation = cancelled.get();
   options.bootstrap.rank = task.TrainerRank();
   options.bootstrap.size = int(task.cluster.Trainers().size());
   options.bootstrap.address = task.cluster.AddressOf(task.cluster.Chief());
@@ -178,27 +213,33 @@ bool ComesFromPeer(const RunConfig& config, std::string_view error) {
          error.find(verdict) != std::string_view::npos;
 }
 
+void Tell(const RunConfig& config, std::string_view message) {
+  FormatTo(stderr, "{}: {}\n", config.program, message);
+}
+
+// Says what ended the training, to the other workers too unless it came from them.
+int Fail(const RunConfig& config, const absl::Status& status) {
+  const std::string_view message = MessageOf(status);
+  Tell(config, message);
+  if (ComesFromPeer(config, message)) return kPeerLost;
+  if (config.communicator != nullptr) {
+    config.communicator->Abort(MakeStatus(status.code(), "{}{}{}", config.role, kFailed, message));
+  }
+  return ExitCodeOf(static_cast<Code>(status.code()));
+}
+
 int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& body) {
   try {
     body(config);
-    const int signal = stop_signal.load();
-    return signal == 0 ? 0 : 128 + signal;
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
-    if (ComesFromPeer(config, error.what())) return kPeerLost;
-    if (config.communicator != nullptr) {
-      config.communicator->Abort(MakeStatus(static_cast<absl::StatusCode>(error.code()), "{}{}{}",
-                                            config.role, kFailed, std::string_view(error.what())));
-    }
-    return ExitCodeOf(error.code());
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
-    if (config.communicator != nullptr) {
-      config.communicator->Abort(
-          Aborted("{}{}{}", config.role, kFailed, std::string_view(error.what())));
-    }
+  } catch (...) {
+    return Fail(config, StatusFromCurrentException());
+  }
+  if (const int signal = stop_signal.load(); signal != 0) return 128 + signal;
+  if (const absl::Status status = FinishStdout(); !status.ok()) {
+    Tell(config, MessageOf(status));
     return kTrainingError;
   }
+  return 0;
 }
 
 }  // namespace
@@ -214,6 +255,7 @@ int Main(int argc, char** argv, const MainOptions& options,
   RunConfig config = options.defaults;
   config.program = argc > 0 ? argv[0] : "tutti";
   config.program = config.program.substr(config.program.rfind('/') + 1);
+  KeepStandardFiles();
   CatchStopSignals();
   std::optional<TaskConfig> task;
   try {
@@ -222,15 +264,16 @@ int Main(int argc, char** argv, const MainOptions& options,
     if (task) CheckRole(*task, config);
     if (!task || task->TrainerRank() == 0) CheckFiles(config);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
+    Tell(config, error.what());
     return kUsage;
   }
   if (task) ShowRole(*task, config);
   try {
     ChooseStrategy(task, config);
   } catch (const Error& error) {
-    std::fprintf(stderr, "%s: %s\n", config.program.c_str(), error.what());
-    return ExitCodeOf(error.code());
+    Tell(config, error.what());
+    const int signal = stop_signal.load();
+    return signal != 0 ? 128 + signal : ExitCodeOf(error.code());
   }
   return Run(config, body);
 }

@@ -17,12 +17,12 @@ struct MainOptions {
 // What a training program's main returns. Reads the flags and TF_CONFIG, joins the other workers,
 // calls `body`, and turns what it throws into a message and an exit code:
 //   0    done
-//   1    training error
+//   1    training error, or results that could not be written to stdout
 //   2    usage: a flag or TF_CONFIG
 //   128  a peer was lost: starting again may help; 128 + n: ended by signal n
 // Tasks of one job have the same secret text in TUTTI_JOB_TOKEN; without it there is a warning
-// where others could reach them. SIGINT and SIGTERM ask for an end after the current step; a second
-// one ends at once.
+// where others could reach them. SIGINT and SIGTERM ask for an end after the current step, or at
+// once while the other workers are waited for; a second one ends at once.
 int Main(int argc, char** argv, const std::function<void(const RunConfig&)>& body);
 int Main(int argc, char** argv, const MainOptions& options,
          const std::function<void(const RunConfig&)>& body);

@@ -19,6 +19,17 @@ Output Features::operator[](std::string_view column) const {
       fmt::format("the batch has no column \"{}\"; the dataset gives {}", column, names));
 }
 
+Output RequireFloatScalar(Output value, std::string_view what) {
+  if (!value) ThrowInvalidArgument(fmt::format("the model function gave an empty {}", what));
+  const bool is_float = value.dtype() == kFloat32 || value.dtype() == kFloat64;
+  if (!is_float || !value.shape().CompatibleWith(Shape{})) {
+    ThrowInvalidArgument(fmt::format(
+        "the {} that the model function gave, {}, is {} {}; expected a float32 or float64 scalar",
+        what, value.node->Describe(), NameOf(value.dtype()), value.shape().ToString()));
+  }
+  return value;
+}
+
 ModelSpec MultiClassHead::Build(Output logits, Output labels,
                                 std::shared_ptr<const Optimizer> optimizer, Mode mode) const {
   const Shape& shape = logits.shape();

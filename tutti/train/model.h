@@ -38,6 +38,10 @@ struct ModelSpec {
   double clip_norm = 0;  // largest global norm of the gradients; 0: any
 };
 
+// `value`; throws Error, calling it `what`, unless it is a float32 or float64 scalar: what a loss
+// and the metrics are.
+Output RequireFloatScalar(Output value, std::string_view what);
+
 // Classification into one of `classes`: mean softmax cross-entropy, and accuracy.
 class MultiClassHead {
  public:

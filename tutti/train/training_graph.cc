@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "tutti/base/status.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/source.h"
@@ -35,6 +37,13 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
     });
     training.spec = model(Features(training.inputs.columns, training.inputs.first), Mode::kTrain);
   }
+  RequireFloatScalar(training.spec.loss, "loss");
+  const double clip_norm = training.spec.clip_norm;
+  if (!(clip_norm >= 0) || !std::isfinite(clip_norm)) {
+    ThrowInvalidArgument(fmt::format(
+        "the model function gave a clip_norm of {}; expected a finite number, 0 for none",
+        clip_norm));
+  }
   if (training.spec.optimizer == nullptr) {
     ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
   }
@@ -43,7 +52,7 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
   auto list = optimizer.Gradients(strategy.Differentiated(step));
   list = strategy.Aggregate(list, step, &training.joint);
   ScaleByFinite(training.joint.loss, list);
-  if (training.spec.clip_norm > 0) list = ClipByGlobalNorm(list, training.spec.clip_norm);
+  if (clip_norm > 0) list = ClipByGlobalNorm(list, clip_norm);
   training.train = optimizer.Apply(list, {.join_state = [&](std::span<const Output> changes) {
                                      return strategy.AggregateState(changes, step, training.joint);
                                    }});
