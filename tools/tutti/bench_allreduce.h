@@ -24,10 +24,12 @@ struct AllReduceBench {
   int size = 0;
   std::string address;  // one of the two
   std::string file;
+  int parent = 0;  // the process that started it, and with which it ends; 0: any
 };
 
 // Starts `program` once for each rank, job after job: every transport with every number of ranks.
-// Throws Error, with the first rank that failed.
+// Throws Error, with the first rank that failed, for a mistake in an option before anything is
+// started. SIGINT, SIGTERM and SIGHUP end the ranks, and are an Error of code kCancelled.
 void BenchAllReduce(const AllReduceBench& bench, const std::string& program);
 
 // Is one rank. For each size: checks a result, warms up, then times calls that are each preceded by

@@ -1,7 +1,10 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -11,6 +14,7 @@
 #include "tools/tutti/bench_allreduce.h"
 #include "tools/tutti/report.h"
 #include "tutti/base/clock.h"
+#include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/communicator.h"
@@ -147,8 +151,7 @@ class Measurement {
         {"unit", small ? "us" : "GB/s"}, {"bytes", bytes}, {"ranks", world_.size()},
         {"us", seconds * 1e6},           {"calls", calls}, {"algorithm", algorithm_}};
     if (back_to_back > 0) line["back_to_back_us"] = back_to_back * 1e6;
-    fmt::print("{}\n", line.dump());
-    std::fflush(stdout);
+    FormatTo(stdout, "{}\n", line.dump());
   }
 
   Communicator& communicator_;
@@ -163,6 +166,10 @@ class Measurement {
 }  // namespace
 
 void AllReduceRank(const AllReduceBench& bench) {
+  if (bench.parent > 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != bench.parent) return;  // it died before the line above
+  }
   std::vector<int64_t> sizes;
   for (const std::string& text : bench.bytes) {
     sizes.push_back(ValueOrThrow(topology::ParseBytes(text)));
@@ -177,8 +184,8 @@ void AllReduceRank(const AllReduceBench& bench) {
   Measurement measurement(*communicator, bench);
   for (int64_t bytes : sizes) {
     if (bench.explain && bench.rank == 0) {
-      fmt::print(stderr, "{}",
-                 communicator->world().Explain(collective::Operation::kAllReduce, bytes));
+      FormatTo(stderr, "{}",
+               communicator->world().Explain(collective::Operation::kAllReduce, bytes));
     }
     measurement.Run(bytes);
   }

@@ -12,6 +12,7 @@
 #include "tools/tutti/models.h"
 #include "tools/tutti/report.h"
 #include "tutti/base/clock.h"
+#include "tutti/base/console.h"
 
 extern char** environ;
 
@@ -100,7 +101,7 @@ void StartupChild() {
   session.Initialize();
   session.Run(model.feeds, std::span(&model.loss, 1), std::span(&model.train, 1));
   // Past every destructor: the moment that counts is the end of the step.
-  fmt::print("{}\n", NowNanos());
+  FormatTo(stdout, "{}\n", NowNanos());
 }
 
 void BenchStartup(const BenchOptions& options, const std::string& program) {

@@ -9,13 +9,16 @@
 #include <optional>
 #include <string>
 
+#include "tutti/base/console.h"
 #include "tutti/kernels/libraries.h"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
 namespace {
 
-void Line(std::string_view name, std::string_view value) { fmt::print("{:<11}{}\n", name, value); }
+void Line(std::string_view name, std::string_view value) {
+  FormatTo(stdout, "{:<11}{}\n", name, value);
+}
 
 // What stands behind "key : " in a file of /proc; empty when it is not there.
 std::string ProcValue(const char* path, std::string_view key) {

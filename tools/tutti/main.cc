@@ -1,13 +1,18 @@
 // The command `tutti`. Only here is CLI11 included.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <exception>
 #include <string>
+#include <vector>
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
+#include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/schedule.h"
@@ -16,10 +21,32 @@
 namespace tutti::tools {
 namespace {
 
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+constexpr double kMostSeconds = 3600;
+constexpr double kLeastMeasured = 1e-6;  // seconds
+
 // Prints what a command made. A mistake in its options is a tutti::Error.
 void Print(const absl::StatusOr<std::string>& text) {
   ThrowIfError(text.status());
-  std::fputs(text->c_str(), stdout);
+  WriteTo(stdout, *text);
+}
+
+// A number in the range, which NaN is not.
+CLI::Validator Seconds(double least) {
+  return CLI::Validator(
+      [least](const std::string& text) {
+        double seconds = 0;
+        const bool number = CLI::detail::lexical_cast(text, seconds);
+        if (number && seconds >= least && seconds <= kMostSeconds) return std::string();
+        return fmt::format("{} is no number of seconds from {} to {}", text, least, kMostSeconds);
+      },
+      "SECONDS");
+}
+
+int ExitCodeOf(const Error& error) {
+  return error.code() == Code::kInvalidArgument || error.code() == Code::kNotFound ? kUsage
+                                                                                   : kFailed;
 }
 
 // `tutti explain`. The options are filled while `app` parses.
@@ -63,6 +90,7 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
 
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
+  KeepStandardFiles();
   CLI::App app("Tutti: distributed deep-learning training.", "tutti");
   app.set_version_flag("--version", "tutti " TUTTI_VERSION);
   app.require_subcommand(1);
@@ -87,7 +115,7 @@ int Main(int argc, char** argv) {
                   "Also write what each task says to DIR/worker-N.log");
   run->add_option("--grace", launch.grace_seconds,
                   "Seconds for the others to end by themselves after the first failure (5)")
-      ->check(CLI::Range(0.0, 3600.0));
+      ->check(Seconds(0));
   run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
   run->callback([&] { result = Launch(launch); });
 
@@ -98,7 +126,7 @@ int Main(int argc, char** argv) {
   bench->add_flag("--json", options.json, "One JSON object a line: bench, case, value, unit");
   bench->add_option("--threads", options.threads, "Cores to use (all)")->check(CLI::Range(0, 4096));
   bench->add_option("--seconds", options.seconds, "How long to measure, about (2)")
-      ->check(CLI::Range(0.0, 3600.0));
+      ->check(Seconds(kLeastMeasured));
   const auto add_model = [&](CLI::App* command) {
     command->add_option("--model", options.model, "mlp-small, mlp-large, cnn or transformer")
         ->check(CLI::IsMember({"mlp-small", "mlp-large", "cnn", "transformer"}));
@@ -146,6 +174,7 @@ int Main(int argc, char** argv) {
   allreduce->add_option("--size", collective.size, "Ranks of that job");
   allreduce->add_option("--address", collective.address, "Where its rank 0 listens, host:port");
   allreduce->add_option("--file", collective.file, "Where its rank 0 writes its address");
+  allreduce->add_option("--parent", collective.parent)->group("");
   allreduce->callback([&] {
     collective.json = options.json;
     collective.seconds = bench->count("--seconds") > 0 ? options.seconds : 0.2;
@@ -158,13 +187,29 @@ int Main(int argc, char** argv) {
 
   try {
     app.parse(argc, argv);
+  } catch (const CLI::RequiredError& error) {
+    // A word that is no command leaves the command missing; the word says more.
+    if (const std::vector<std::string> words = app.remaining(true); !words.empty()) {
+      FormatTo(stderr, "tutti: \"{}\" is not known here; --help lists what is\n", words.front());
+      return kUsage;
+    }
+    app.exit(error);
+    return kUsage;
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;
+    if (app.exit(error) != 0) return kUsage;
   } catch (const Error& error) {
-    std::fprintf(stderr, "tutti: %s\n", error.what());
-    return 1;
+    FormatTo(stderr, "tutti: {}\n", error.what());
+    return ExitCodeOf(error);
+  } catch (const std::exception& error) {
+    FormatTo(stderr, "tutti: {}\n", error.what());
+    return kFailed;
   }
-  return result;
+  if (result != 0) return result;
+  if (const absl::Status status = FinishStdout(); !status.ok()) {
+    FormatTo(stderr, "tutti: {}\n", MessageOf(status));
+    return kFailed;
+  }
+  return 0;
 }
 
 }  // namespace

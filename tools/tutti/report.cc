@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "tutti/base/console.h"
+
 namespace tutti::tools {
 
 void Report(const Figure& figure, bool json) {
@@ -14,12 +16,11 @@ void Report(const Figure& figure, bool json) {
                                          {"case", figure.case_name},
                                          {"value", figure.value},
                                          {"unit", figure.unit}};
-    fmt::print("{}\n", line.dump());
+    FormatTo(stdout, "{}\n", line.dump());
   } else {
-    fmt::print("{:<8} {:<40} {:>12.4g} {}\n", figure.bench, figure.case_name, figure.value,
-               figure.unit);
+    FormatTo(stdout, "{:<8} {:<40} {:>12.4g} {}\n", figure.bench, figure.case_name, figure.value,
+             figure.unit);
   }
-  std::fflush(stdout);
 }
 
 double Median(std::vector<double> values) {
