@@ -188,13 +188,13 @@ void ChooseStrategy(const std::optional<TaskConfig>& task, RunConfig& config) {
 void ShowRole(const TaskConfig& task, const RunConfig& config) {
   const size_t tasks = task.cluster.Trainers().size();
   const int rank = task.TrainerRank();
-  fmt::print(stderr, "{}: {}, rank {} of {}, strategy {}\n", config.program, ToString(task.task),
-             rank, tasks, config.strategy);
+  FormatTo(stderr, "{}: {}, rank {} of {}, strategy {}\n", config.program, ToString(task.task),
+           rank, tasks, config.strategy);
   if (rank != 0) return;
   const std::string cluster = task.cluster.ToString();
   for (size_t begin = 0; begin < cluster.size();) {
     const size_t end = std::min(cluster.find('\n', begin), cluster.size());
-    fmt::print(stderr, "{}: {}\n", config.program, cluster.substr(begin, end - begin));
+    FormatTo(stderr, "{}: {}\n", config.program, cluster.substr(begin, end - begin));
     begin = end + 1;
   }
 }
