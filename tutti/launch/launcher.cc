@@ -120,6 +120,9 @@ class Job {
     TUTTI_ASSIGN_OR_RETURN(const ClusterSpec cluster, ClusterSpec::Make(std::move(jobs)));
     TUTTI_ASSIGN_OR_RETURN(JobGuard guard, JobGuard::Start());
     guard_.emplace(std::move(guard));
+    // What tasks started and left behind becomes a child of this process, so that it can be ended;
+    // the guard, which was there before, does not.
+    ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     const std::string token = RandomToken();
     const std::vector<int> cores = OwnCores();
     const std::string columns = fmt::format("{}", TerminalColumns(stderr));
@@ -303,8 +306,6 @@ int Launch(const LaunchOptions& options) {
   for (int i = 0; i < options.workers; ++i) roles.push_back(fmt::format("worker {}", i));
   const int signals = CatchSignals();
   ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away ends no job
-  // What tasks started and left behind becomes a child of this process, so that it can be ended.
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const std::set<pid_t> others = ChildrenOfThisProcess();
   Job job(options, std::move(roles));
   if (const absl::Status status = job.Start(*ports); !status.ok()) {
