@@ -312,9 +312,11 @@ void Engine::OnShort(const net::Transport::ShortMessage& message) {
     operation->AddSignal(message.peer);
     return;
   }
-  auto greeting = UnpackGreeting({message.data, message.bytes});
+  const net::ConstBytes data(message.data, message.bytes);
+  const size_t own = std::min(kGreetingBytes, data.size());
+  auto greeting = UnpackGreeting(data.first(own));
   absl::Status status =
-      greeting.ok() ? operation->AddGreeting(message.peer, *greeting)
+      greeting.ok() ? operation->AddGreeting(message.peer, *greeting, data.subspan(own))
                     : WithPrefix(greeting.status(), transport_->Describe(message.peer) + ": ");
   if (!status.ok()) Disagree(status);
   if (operation->started() && operation->all_greeted()) CountWait(*operation, message.peer);

@@ -45,7 +45,8 @@ struct AlgorithmId {
 };
 
 // The first message of an operation between two ranks: the descriptor, and where the sender's data
-// can be reached. Fits a short message.
+// can be reached. Fits a short message, and leaves room for a rider: the first message of the
+// schedule to that peer goes with it where it is short, so that a small operation is one message.
 struct Greeting {
   Descriptor descriptor;
   bool signals = false;   // also the first signal of the schedule
@@ -54,6 +55,7 @@ struct Greeting {
 };
 
 constexpr size_t kGreetingBytes = 40;
+constexpr size_t kRiderBytes = net::Transport::kShortBytes - kGreetingBytes;  // at most
 void PackGreeting(const Greeting& greeting, std::byte* out);
 // Checks length and every field; INVALID_ARGUMENT names the first that is out of range.
 absl::StatusOr<Greeting> UnpackGreeting(std::span<const std::byte> bytes);

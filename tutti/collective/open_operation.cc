@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "tutti/base/checked.h"
@@ -98,12 +99,19 @@ absl::Status OpenOperation::PrepareStaging() {
 
 void OpenOperation::SendGreetings() {
   Greeting greeting{.descriptor = descriptor_, .ordinary = staged_, .memory = key_};
-  std::byte packed[kGreetingBytes];
+  std::byte packed[kGreetingBytes + kRiderBytes];
   for (const Program::Peer& peer : program_->peers) {
     greeting.signals = peer.signalled;
     PackGreeting(greeting, packed);
+    size_t bytes = kGreetingBytes;
+    if (peer.rider >= 0 && IsShort(program_->steps[peer.rider])) {
+      const int piece = program_->steps[peer.rider].piece;
+      const size_t rider = static_cast<size_t>(CountOf(piece) * element_bytes_);
+      if (rider > 0) std::memcpy(packed + bytes, OwnPiece(piece), rider);
+      bytes += rider;
+    }
     const int rank = WorldRank(peer.rank);
-    absl::Status status = workshop_.transport->SendShort(rank, {identity_.id, 0}, packed);
+    absl::Status status = workshop_.transport->SendShort(rank, {identity_.id, 0}, {packed, bytes});
     if (!status.ok()) Fail(rank, std::move(status));
   }
 }
@@ -273,7 +281,7 @@ void OpenOperation::MakeRunnable() {
   list.insert(std::upper_bound(list.begin(), list.end(), this, before), this);
 }
 
-absl::Status OpenOperation::AddGreeting(int peer, const Greeting& greeting) {
+absl::Status OpenOperation::AddGreeting(int peer, const Greeting& greeting, net::ConstBytes rider) {
   Peer& state = peers_[peer];
   if (state.greeted) {
     return InvalidArgument(
@@ -283,8 +291,15 @@ absl::Status OpenOperation::AddGreeting(int peer, const Greeting& greeting) {
   state.greeted = true;
   state.greeting = greeting;
   if (greeting.signals) AddSignal(peer);
+  if (started()) TUTTI_RETURN_IF_ERROR(Compare(peer, greeting));
+  if (state.receive < 0) {
+    state.rider.assign(rider.begin(), rider.end());
+  } else if (rider.empty()) {
+    PostReceive(static_cast<uint32_t>(state.receive));
+  } else {
+    TakeRider(static_cast<uint32_t>(state.receive), rider);
+  }
   if (!started()) return absl::OkStatus();
-  TUTTI_RETURN_IF_ERROR(Compare(peer, greeting));
   if (missing_ > 0 && --missing_ == 0) MakeRunnable();
   return absl::OkStatus();
 }
@@ -350,7 +365,16 @@ void OpenOperation::Reset() {
   error_told_ = false;
   missing_ = 0;
   seen_nanos = late_nanos = 0;
-  for (Peer& peer : peers_) peer = Peer();
+  for (Peer& peer : peers_) peer.Reset();
+}
+
+void OpenOperation::Peer::Reset() {
+  greeted = false;
+  signals = 0;
+  memory = nullptr;
+  greeting = Greeting();
+  rider.clear();
+  receive = -1;
 }
 
 }  // namespace tutti::collective

@@ -92,8 +92,9 @@ class OpenOperation {
   const std::shared_ptr<Handle::Impl>& handle() const { return handle_; }
   const Program* program() const { return program_; }
 
-  // Short messages of peers, by world rank. An error says that the ranks disagree.
-  absl::Status AddGreeting(int peer, const Greeting& greeting);
+  // Short messages of peers, by world rank. An error says that the ranks disagree. `rider`: the
+  // first message of the peer, or nothing, if that comes by itself.
+  absl::Status AddGreeting(int peer, const Greeting& greeting, net::ConstBytes rider);
   void AddSignal(int peer);
 
   // Does all light work there is.
@@ -145,10 +146,13 @@ class OpenOperation {
     bool open = false;
   };
   struct Peer {
+    void Reset();
     bool greeted = false;
     uint32_t signals = 0;
     std::byte* memory = nullptr;
     Greeting greeting;
+    std::vector<std::byte> rider;  // that came before it was asked for
+    int64_t receive = -1;          // the step that waits for the greeting: a rider may be with it
   };
 
   // open_operation.cc: from phase to phase
@@ -171,6 +175,9 @@ class OpenOperation {
   const std::byte* Packed(int piece);  // what travels of a piece, rounded
   void RoundOwn();
   void RunReceive(uint32_t index);
+  void PostReceive(uint32_t index);
+  void TakeRider(uint32_t index, net::ConstBytes rider);
+  bool IsShort(const ProgramStep& step) const;  // short enough for a rider
   void RunAwait(uint32_t index);
   void Taken(uint32_t index, size_t offset, net::ConstBytes piece);
   int64_t RunHeavyStep(int64_t budget);

@@ -73,11 +73,16 @@ void OpenOperation::RunStep(uint32_t index) {
   Complete(index);
 }
 
+// A rider goes with the greeting. Rounded data does not: it is packed later.
+bool OpenOperation::IsShort(const ProgramStep& step) const {
+  return !rounds() && CountOf(step.piece) * element_bytes_ <= static_cast<int64_t>(kRiderBytes);
+}
+
 // Empty messages are not sent: both sides know that they are empty.
 void OpenOperation::RunSend(uint32_t index) {
   const ProgramStep& step = program_->steps[index];
   const int64_t count = CountOf(step.piece);
-  if (count == 0) return Complete(index);
+  if (count == 0 || (step.rides && IsShort(step))) return Complete(index);
   const std::byte* bytes = OwnPiece(step.piece);
   size_t size = static_cast<size_t>(count * element_bytes_);
   if (rounds()) {
@@ -111,10 +116,40 @@ void OpenOperation::RoundOwn() {
   }
 }
 
+// What may ride with the greeting is not asked for before that has come.
 void OpenOperation::RunReceive(uint32_t index) {
   const ProgramStep& step = program_->steps[index];
+  if (CountOf(step.piece) == 0) return Complete(index);
+  if (step.message > 0 || !IsShort(step)) return PostReceive(index);
+  Peer& peer = peers_[WorldRank(step.peer)];
+  if (!peer.greeted) {
+    peer.receive = index;
+  } else if (peer.rider.empty()) {
+    PostReceive(index);
+  } else {
+    TakeRider(index, peer.rider);
+  }
+}
+
+void OpenOperation::TakeRider(uint32_t index, net::ConstBytes rider) {
+  const ProgramStep& step = program_->steps[index];
+  const size_t expected = static_cast<size_t>(CountOf(step.piece) * element_bytes_);
+  if (rider.size() != expected) {
+    const int peer = WorldRank(step.peer);
+    return Fail(peer, InvalidArgument("rank {} sent {} bytes with its greeting; expected {}", peer,
+                                      rider.size(), expected));
+  }
+  if (step.kind == StepKind::kReceiveReduce) {
+    Taken(index, 0, rider);
+  } else {
+    std::memcpy(OwnPiece(step.piece), rider.data(), rider.size());
+  }
+  Complete(index);
+}
+
+void OpenOperation::PostReceive(uint32_t index) {
+  const ProgramStep& step = program_->steps[index];
   const int64_t count = CountOf(step.piece);
-  if (count == 0) return Complete(index);
   const bool take = rounds() || step.kind == StepKind::kReceiveReduce;
   requests_[index].open = true;
   workshop_.transport->Receive(

@@ -39,7 +39,10 @@ void AddSteps(const Schedule& schedule, int rank, Program* program) {
                     .first_dependent = static_cast<uint32_t>(program->dependents.size())};
     opening = opening && step.kind == StepKind::kSignal;
     if (opening) out.opening = signalled.insert(step.peer).second;
-    if (step.kind == StepKind::kSend) out.message = sent[step.peer]++;
+    if (step.kind == StepKind::kSend) {
+      out.message = sent[step.peer]++;
+      out.rides = out.message == 0 && out.waits == 0;
+    }
     if (step.kind == StepKind::kReceive || step.kind == StepKind::kReceiveReduce) {
       out.message = received[step.peer]++;
     }
@@ -68,7 +71,14 @@ void AddPeers(const Schedule& schedule, int rank, Program* program) {
     const bool signalled =
         std::any_of(program->steps.begin(), program->steps.end(),
                     [peer](const ProgramStep& step) { return step.opening && step.peer == peer; });
-    program->peers.push_back({peer, signalled});
+    const auto rider =
+        std::find_if(program->steps.begin(), program->steps.end(),
+                     [peer](const ProgramStep& step) { return step.rides && step.peer == peer; });
+    program->peers.push_back({.rank = peer,
+                              .signalled = signalled,
+                              .rider = rider == program->steps.end()
+                                           ? -1
+                                           : static_cast<int32_t>(rider - program->steps.begin())});
   }
 }
 

@@ -13,7 +13,8 @@ namespace tutti::collective {
 struct ProgramStep {
   StepKind kind;
   bool opening = false;  // a signal that the greeting of the operation says already
-  int32_t peer = -1;     // rank in the group
+  bool rides = false;  // a send that can go with the greeting: the first to its peer, at the start
+  int32_t peer = -1;   // rank in the group
   int32_t piece = -1;
   int32_t source = -1;
   int32_t set = -1;
@@ -56,6 +57,7 @@ struct Program {
   struct Peer {
     int32_t rank;
     bool signalled;  // the greeting is also the first signal
+    int32_t rider;   // the send that rides with it, or -1
   };
   std::vector<Peer> peers;
   std::vector<PieceUse> uses;  // per piece

@@ -1,5 +1,6 @@
 #include "tutti/collective/program.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -81,6 +82,28 @@ TEST(Program, RingHasTwoPeersAndMayRound) {
   EXPECT_FALSE(program->sums_at_once);
   EXPECT_TRUE(program->may_round);
   EXPECT_FALSE(program->touches_memory);
+}
+
+std::vector<int32_t> RidersOf(const char* algorithm, int ranks, int rank) {
+  const auto schedule = (*FindAlgorithm(algorithm))->make({.ranks = ranks, .hosts = {}});
+  const auto program = MakeProgram(*schedule, rank);
+  std::vector<int32_t> riders;
+  for (const Program::Peer& peer : program->peers) {
+    riders.push_back(peer.rider);
+    if (peer.rider < 0) continue;
+    const ProgramStep& step = program->steps[peer.rider];
+    EXPECT_TRUE(step.rides && step.kind == StepKind::kSend && step.peer == peer.rank);
+    EXPECT_TRUE(step.message == 0 && step.waits == 0);
+  }
+  return riders;
+}
+
+TEST(Program, WhatIsSentFirstAndAtOnceRides) {
+  EXPECT_THAT(RidersOf("exchange", 3, 1), ::testing::Each(::testing::Ge(0)));
+  // A ring sends one way.
+  EXPECT_THAT(RidersOf("ring", 5, 0), ::testing::Contains(-1).Times(1));
+  EXPECT_THAT(RidersOf("ring", 5, 0), ::testing::Contains(::testing::Ge(0)).Times(1));
+  EXPECT_THAT(RidersOf("direct", 3, 1), ::testing::Each(-1));
 }
 
 // Whoever asks for rounded journeys gets them, from every algorithm that sends anything.

@@ -102,13 +102,14 @@ class Transport {
   // A short message (up to kShortBytes) that needs no buffer of the caller's: it is copied at once,
   // and completes at once. Comes out of NextShort at the peer, in order with the other short
   // messages from here, with no Receive posted.
-  static constexpr size_t kShortBytes = 40;
+  static constexpr size_t kShortBytes = 1064;
   virtual absl::Status SendShort(int peer, Tag tag, ConstBytes data) = 0;
   struct ShortMessage {
+    ShortMessage() {}  // leaves `data` as it is: most messages are much shorter
     int peer = -1;
     Tag tag;
     uint32_t bytes = 0;
-    std::byte data[kShortBytes];
+    alignas(8) std::byte data[kShortBytes];
   };
   // Takes one that has arrived; false when there is none.
   virtual bool NextShort(ShortMessage* message) = 0;

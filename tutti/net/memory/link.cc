@@ -8,7 +8,8 @@
 namespace tutti::net::memory {
 namespace {
 
-// 16 MB of messages that nobody reads: the peer is stuck, or the caller does not wait for it.
+// Messages that nobody reads, up to 1 KB each: the peer is stuck, or the caller does not wait for
+// it.
 constexpr size_t kMostQueued = 1 << 17;
 
 // Beyond this the second copy costs more than the round trip that a direct one needs.
@@ -34,8 +35,8 @@ bool Link::QueueCopy(CellKind kind, Tag tag, ConstBytes payload) {
     overflown_ = true;
     return false;
   }
-  Queue(kind, tag, payload, nullptr);
-  std::copy(payload.begin(), payload.end(), queue_.back().copy.begin());
+  Queue(kind, tag, {}, nullptr);
+  queue_.back().copy.assign(payload.begin(), payload.end());
   return true;
 }
 
@@ -43,8 +44,7 @@ bool Link::Flush() {
   bool moved = false;
   while (!queue_.empty()) {
     Queued& next = queue_.front();
-    const ConstBytes payload =
-        next.request ? next.payload : ConstBytes(next.copy.data(), next.payload.size());
+    const ConstBytes payload = next.request ? next.payload : ConstBytes(next.copy);
     if (!Push(next.kind, next.tag, payload)) return moved;
     moved = true;
     Request* request = next.request;

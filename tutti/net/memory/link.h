@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "tutti/net/memory/mailbox.h"
@@ -31,7 +32,8 @@ class Link {
     if (queue_.empty() && Push(kind, tag, payload)) return request->Done(absl::OkStatus());
     Queue(kind, tag, payload, request);
   }
-  // Sends one of up to kInlineBytes, which is copied. False if too many are queued already.
+  // Sends one of up to Transport::kShortBytes, which is copied. False if too many are queued
+  // already.
   bool SendCopy(CellKind kind, Tag tag, ConstBytes payload) {
     if (queue_.empty() && Push(kind, tag, payload)) return true;
     return QueueCopy(kind, tag, payload);
@@ -70,7 +72,7 @@ class Link {
     Tag tag;
     ConstBytes payload;
     Request* request;  // null: the payload is in `copy`
-    std::array<std::byte, kInlineBytes> copy;
+    std::vector<std::byte> copy;
   };
 
   bool Push(CellKind kind, Tag tag, ConstBytes payload) {

@@ -13,6 +13,7 @@ namespace {
 constexpr uint64_t kMagic = 0x786f626974747574;  // "tuttibox" in memory
 constexpr uint32_t kVersion = 1;
 constexpr size_t kLargestMailbox = 2 << 20;
+constexpr uint64_t kFewestCells = 128;  // a ring: what a short message needs
 
 struct alignas(kCellBytes) MailboxHeader {
   uint64_t magic;
@@ -31,8 +32,9 @@ uint64_t RandomKey() {
 }  // namespace
 
 uint64_t Mailbox::CellsFor(int ranks) {
+  static_assert(Transport::kShortBytes <= kFewestCells / 8 * kCellBytes + kInlineBytes);
   const uint64_t cells = kLargestMailbox / kCellBytes / static_cast<uint64_t>(std::max(ranks, 1));
-  return std::bit_floor(std::clamp<uint64_t>(cells, 128, 1024));
+  return std::bit_floor(std::clamp<uint64_t>(cells, kFewestCells, 1024));
 }
 
 size_t Mailbox::BytesFor(int ranks, uint64_t cells) {
@@ -70,8 +72,8 @@ absl::StatusOr<Mailbox> Mailbox::Open(Bytes memory, int ranks) {
   if (header.ranks != static_cast<uint32_t>(ranks)) {
     return DataLoss("mailbox: made for {} ranks; expected {}", header.ranks, ranks);
   }
-  if (!std::has_single_bit(header.cells) || header.cells < 128 || header.cells > (1 << 20) ||
-      memory.size() < BytesFor(ranks, header.cells)) {
+  if (!std::has_single_bit(header.cells) || header.cells < kFewestCells ||
+      header.cells > (1 << 20) || memory.size() < BytesFor(ranks, header.cells)) {
     return DataLoss("mailbox: {} cells a ring do not fit into {} bytes", header.cells,
                     memory.size());
   }

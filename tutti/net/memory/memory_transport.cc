@@ -17,7 +17,7 @@ constexpr int64_t kNanosBetweenChecks = 10'000'000;
 constexpr uint32_t kCallsBetweenClocks = 256;
 // Messages taken from one link before the next has its turn.
 constexpr int kMessagesInARow = 64;
-constexpr size_t kMostShorts = 1 << 20;
+constexpr size_t kMostShorts = 1 << 16;
 
 class UnreachableMemory final : public RegisteredMemory {
  public:
@@ -169,7 +169,11 @@ absl::Status MemoryTransport::SendShort(int peer, Tag tag, ConstBytes data) {
 
 bool MemoryTransport::NextShort(ShortMessage* message) {
   if (shorts_.empty()) return false;
-  *message = shorts_.front();
+  const ShortMessage& first = shorts_.front();
+  message->peer = first.peer;
+  message->tag = first.tag;
+  message->bytes = first.bytes;
+  std::memcpy(message->data, first.data, first.bytes);
   shorts_.pop_front();
   return true;
 }

@@ -24,14 +24,15 @@ struct RingView {
   uint64_t key = 0;
 };
 
-// The writing end. A message of up to count / 8 * 64 bytes always gets room sooner or later.
+// The writing end. A message of up to an eighth of the ring and one cell always gets room sooner or
+// later.
 class RingProducer {
  public:
   RingProducer() = default;
   explicit RingProducer(const RingView& view) : view_(view) {}
 
   // The longest payload that Reserve may be asked for.
-  size_t max_payload() const { return view_.count / 8 * kCellBytes; }
+  size_t max_payload() const { return view_.count / 8 * kCellBytes + kInlineBytes; }
 
   // Where a message with that payload goes, or null while the ring is full. The header's fields and
   // the payload behind it are to be filled in; Publish hands them over.

@@ -228,7 +228,7 @@ TEST(TcpTransportTest, ShortMessagesKeepTheirOrder) {
     ASSERT_EQ(message.bytes, expected.size());
     ASSERT_EQ(std::memcmp(message.data, expected.data(), expected.size()), 0);
   }
-  const std::vector<std::byte> long_data(41);
+  const std::vector<std::byte> long_data(Transport::kShortBytes + 1);
   EXPECT_EQ(ranks[0]
                 ->With([&](Transport& t) {
                   return t.SendShort(2, {7, 0}, long_data);
