@@ -285,9 +285,12 @@ void Engine::CountWait(const OpenOperation& operation, int peer) {
 }
 
 OpenOperation* Engine::Slot(uint64_t id) {
-  const auto found = open_.find(id);
-  if (found != open_.end()) return found->second;
-  if (open_.size() >= kMaxOpen) return nullptr;
+  const auto [place, is_new] = open_.try_emplace(id, nullptr);
+  if (!is_new) return place->second;
+  if (open_.size() > kMaxOpen) {
+    open_.erase(place);
+    return nullptr;
+  }
   if (free_.empty()) {
     slots_.push_back(std::make_unique<OpenOperation>(workshop_, size_));
     free_.push_back(slots_.back().get());
@@ -295,7 +298,7 @@ OpenOperation* Engine::Slot(uint64_t id) {
   OpenOperation* operation = free_.back();
   free_.pop_back();
   operation->identity().id = id;
-  open_.emplace(id, operation);
+  place->second = operation;
   open_count_.store(open_.size(), std::memory_order_relaxed);
   return operation;
 }

@@ -46,11 +46,7 @@ void Layout::SetVarying(std::span<const int64_t> counts, int segments, int64_t e
   total_ = begins_.back();
 }
 
-Range Layout::Of(int piece) const {
-  if (segments_ == 1 && begins_.empty()) {  // without the divisions: small operations feel them
-    const int64_t first = std::min(piece * chunk_, total_);
-    return {first, std::min(chunk_, total_ - first)};
-  }
+Range Layout::OfSegment(int piece) const {
   const int chunk = piece / segments_;
   const int64_t segment = piece % segments_;
   int64_t begin, end, part;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -27,10 +28,16 @@ class Layout {
   void SetVarying(std::span<const int64_t> counts, int segments, int64_t element_bytes);
 
   // The elements of a data piece. REQUIRES: 0 <= piece < chunks * segments.
-  Range Of(int piece) const;
+  Range Of(int piece) const {
+    if (segments_ > 1 || !begins_.empty()) return OfSegment(piece);
+    const int64_t first = std::min(piece * chunk_, total_);
+    return {first, std::min(chunk_, total_ - first)};
+  }
   int64_t total() const { return total_; }
 
  private:
+  Range OfSegment(int piece) const;  // with divisions, which small operations feel
+
   int64_t total_ = 0;
   int64_t chunk_ = 0;    // elements of a chunk (the last ones may have fewer)
   int64_t segment_ = 0;  // elements of a segment

@@ -186,7 +186,10 @@ class OpenOperation {
   int64_t RunFinish(int64_t budget);
   std::byte* PeerMemory(int peer);  // of the group; null after an error
   std::byte* OwnPiece(int piece);
-  int64_t CountOf(int piece) const;
+  int64_t CountOf(int piece) const {
+    const int data_pieces = program_->data_pieces();
+    return layout_.Of(piece < data_pieces ? piece : program_->scratch[piece - data_pieces]).count;
+  }
   int WorldRank(int rank) const { return identity_.members[rank]; }
   Range FinalRange() const;
   bool rounds() const { return wire_ != Wire::kAsIs; }

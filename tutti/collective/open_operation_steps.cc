@@ -275,11 +275,6 @@ std::byte* OpenOperation::PeerMemory(int rank) {
   return peer.memory + (peer.greeting.ordinary ? 0 : window_begin_ * element_bytes_);
 }
 
-int64_t OpenOperation::CountOf(int piece) const {
-  const int data_pieces = program_->data_pieces();
-  return layout_.Of(piece < data_pieces ? piece : program_->scratch[piece - data_pieces]).count;
-}
-
 std::byte* OpenOperation::OwnPiece(int piece) {
   const int data_pieces = program_->data_pieces();
   if (piece >= data_pieces) return scratch_.data() + scratch_offsets_[piece - data_pieces];
