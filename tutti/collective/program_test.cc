@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "tutti/collective/algorithms/algorithm.h"
@@ -95,6 +96,9 @@ std::vector<int32_t> RidersOf(const char* algorithm, int ranks, int rank) {
     EXPECT_TRUE(step.rides && step.kind == StepKind::kSend && step.peer == peer.rank);
     EXPECT_TRUE(step.message == 0 && step.waits == 0);
   }
+  const auto rides = [](const ProgramStep& step) { return step.rides; };
+  EXPECT_EQ(std::ranges::count_if(program->steps, rides),
+            std::ranges::count_if(riders, [](int32_t rider) { return rider >= 0; }));
   return riders;
 }
 
