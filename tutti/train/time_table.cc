@@ -16,7 +16,7 @@ std::string Share(double seconds, double total) {
 std::string RenderTimeTable(std::span<const WorkerTime> workers) {
   std::string text =
       fmt::format("{:<8} {:>8} {:>12} {:>13} {:>8} {:>10}  {}\n", "worker", "compute",
-                  "comm hidden", "comm exposed", "input", "sent", "waiting for");
+                  "comm hidden", "comm exposed", "input", "reduced", "waiting for");
   for (size_t w = 0; w < workers.size(); ++w) {
     const WorkerTime& time = workers[w];
     const std::string whom = time.slowest < 0 ? "nobody"

@@ -21,9 +21,11 @@ struct WorkerTime {
 
 // A table for people, one worker a row:
 //
-//   worker   compute   communication       input   waiting for
-//                      hidden   exposed
-//   0        92.1%     5.2%     1.1%       0.3%    worker 1 (0.8%)
+//   worker    compute  comm hidden  comm exposed    input    reduced  waiting for
+//   0           92.1%         5.2%          1.1%     0.3%    12.5 MB  worker 1 (0.8%)
+//
+// "reduced" is the data that the worker brought to collectives; what travels for it depends on the
+// algorithm and the wire type.
 std::string RenderTimeTable(std::span<const WorkerTime> workers);
 
 // As one line of text and back, to be sent to worker 0.

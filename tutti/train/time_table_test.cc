@@ -22,7 +22,7 @@ TEST(TimeTable, GivesSharesOfEachWorkersTime) {
   second.total = 5;
   second.compute = 5;
   EXPECT_EQ(RenderTimeTable(std::vector<WorkerTime>{kFirst, second}),
-            "worker    compute  comm hidden  comm exposed    input       sent  waiting for\n"
+            "worker    compute  comm hidden  comm exposed    input    reduced  waiting for\n"
             "0           90.0%         5.0%          9.5%     0.5%    12.5 MB  worker 1 (3.0%)\n"
             "1          100.0%         0.0%          0.0%     0.0%     0.0 MB  nobody\n");
 }
