@@ -351,7 +351,9 @@ Node* OpBuilder::BuildNode() {
   }
   DType dtype = numbers_as_;
   for (const Output& input : spec_.inputs) {
-    if (input && dtype == DType::kInvalid) dtype = input.dtype();
+    // Outputs that are not there are refused below, by AddNode.
+    if (!input || input.index < 0 || input.index >= input.node->num_outputs()) continue;
+    if (dtype == DType::kInvalid) dtype = input.dtype();
   }
   for (size_t i = 0; i < spec_.inputs.size(); ++i) {
     if (!literals_[i]) continue;

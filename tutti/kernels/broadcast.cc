@@ -6,6 +6,12 @@ namespace tutti {
 
 Broadcast::Broadcast(const Shape& output, std::span<const Shape> inputs)
     : elements_(output.elements()) {
+  if (elements_ == 0) {  // its other dimensions may be too large for strides
+    rank_ = 1;
+    dims_[0] = 0;
+    for (size_t i = 0; i < inputs.size(); ++i) strides_[i][0] = 1;
+    return;
+  }
   // Built from the last dimension to the first, then turned around.
   std::array<int64_t, kMostInputs> dense{};  // the stride an input has if this dimension moves it
   dense.fill(1);

@@ -207,6 +207,9 @@ TEST(TcpFaultsTest, ASilentConnectionIsSentAway) {
 }
 
 TEST(TcpFaultsTest, WithoutDescriptorsConnectionsAreRefusedAndOthersGoOn) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizers check pointers through descriptors of their own";
+#endif
   auto ranks = StartRanks(2);
   ExpectThatItGoesOn(ranks);
   rlimit limit;
