@@ -15,6 +15,7 @@
 #include <hwy/foreach_target.h>
 // foreach_target.h comes first, so that what follows is compiled once a target.
 #include <hwy/aligned_allocator.h>
+#include <hwy/cache_control.h>
 #include <hwy/highway.h>
 
 #include <algorithm>
@@ -80,12 +81,15 @@ HWY_INLINE void PackColumns(const GemmOperand& b, int64_t depth, int64_t columns
   const int64_t stride = PanelStride<kPanel>(depth);
   int64_t j = 0;
   if (b.column_stride == 1) {
-    // Row by row as they lie in memory, each spread over all whole panels.
+    // Row by row as they lie in memory, each spread over all whole panels. The hardware does not
+    // foresee rows in other pages: fetching a row ahead gains 4% for [128, 1024] x [1024, 1024].
     const int64_t whole = columns / kPanel * kPanel;
     for (int64_t p = 0; p < depth; ++p) {
       const float* HWY_RESTRICT row = b.data + p * b.row_stride;
       float* HWY_RESTRICT step = to + p * kPanel;
+      const float* HWY_RESTRICT ahead = row + b.row_stride;
       for (j = 0; j < whole; j += kPanel, step += stride) {
+        hwy::Prefetch(ahead + j);
         for (int64_t i = 0; i < kPanel; ++i) step[i] = row[j + i];
       }
     }
@@ -223,13 +227,14 @@ void PackedGemm(int64_t m, int64_t n, int64_t k, const GemmOperand& a, const Gem
                 float* c, int64_t c_stride, int cores, float alpha, bool accumulate) {
   const auto block = HWY_DYNAMIC_DISPATCH(GemmBlock);
   // Each core takes a stretch of the longer side; every element of c is summed by one core, in the
-  // same order whoever it is.
-  constexpr int64_t kUnit = 96;
+  // same order whoever it is. A unit is whole tiles on every target; with few to a stretch, the
+  // packing of the other operand would not pay.
   const bool by_rows = m > n;
-  const int64_t units = DivideRoundUp(by_rows ? m : n, kUnit);
-  Team(cores).ParallelFor(units, 1, [&](int64_t begin, int64_t end) {
-    const int64_t from = begin * kUnit;
-    const int64_t to = std::min(end * kUnit, by_rows ? m : n);
+  const int64_t unit = by_rows ? 6 : 32;
+  const int64_t units = DivideRoundUp(by_rows ? m : n, unit);
+  Team(cores).ParallelFor(units, 96 / unit, [&](int64_t begin, int64_t end) {
+    const int64_t from = begin * unit;
+    const int64_t to = std::min(end * unit, by_rows ? m : n);
     if (by_rows) {
       const GemmOperand part{a.data + from * a.row_stride, a.row_stride, a.column_stride};
       block(to - from, n, k, part, b, c + from * c_stride, c_stride, alpha, accumulate);
