@@ -154,4 +154,18 @@ absl::StatusOr<SegmentGeometry> StartSegmentSum(KernelContext& context,
   return SegmentGeometry{ids.elements(), data.elements() == 0 ? 0 : ProductOf(slice)};
 }
 
+absl::StatusOr<TopKGeometry> StartTopK(KernelContext& context, const DynamicKernel& kernel) {
+  const Shape& x = context.input(0).shape();
+  TopKGeometry g{.width = x.dim(-1), .k = context.node->attr<int64_t>("k")};
+  if (g.k > g.width) {
+    return InvalidArgument("k is {}, x is {}; expected at most {}, its last dimension", g.k,
+                           x.ToString(), g.width);
+  }
+  for (const int output : {0, 1}) {
+    TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, output, x.WithDim(-1, g.k)));
+  }
+  if (g.width > 0) g.rows = x.elements() / g.width;
+  return g;
+}
+
 }  // namespace tutti

@@ -53,4 +53,12 @@ struct SegmentGeometry {
 absl::StatusOr<SegmentGeometry> StartSegmentSum(KernelContext& context,
                                                 const DynamicKernel& kernel);
 
+// TopK: x is [rows, width], both results [rows, k].
+struct TopKGeometry {
+  int64_t rows = 0;
+  int64_t width = 0;
+  int64_t k = 0;
+};
+absl::StatusOr<TopKGeometry> StartTopK(KernelContext& context, const DynamicKernel& kernel);
+
 }  // namespace tutti

@@ -2,7 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
+#include <numeric>
+#include <random>
 
 #include "tutti/autodiff/gradients.h"
 #include "tutti/graph/ops/source.h"
@@ -101,6 +106,42 @@ TEST_P(GatherTest, UniqueKeepsTheOrderOfFirstAppearance) {
   EXPECT_EQ(Values<int64_t>(unique.indices), (Ints{0, 1, 0, 2, 2, 1}));
   EXPECT_EQ(Values<int64_t>(unique.counts), (Ints{2, 2, 2}));
   EXPECT_EQ(Values<int64_t>(Unique(Indices({})).values), Ints{});
+}
+
+// Many equal values, some NaN and zeros of both signs, rows that are longer than what a selection
+// keeps in mind.
+TEST_P(GatherTest, TopKIsWhatAStableSortPutsFirst) {
+  std::mt19937 random(11);
+  for (const auto& [rows, width, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                       {3, 200, 1},
+                                       {2, 1000, 7},
+                                       {5, 300, 100},
+                                       {2, 64, 64},
+                                       {1, 5000, 2501}}) {
+    std::vector<float> x(size_t(rows * width));
+    for (float& value : x) {
+      const auto draw = int(random() % 40);
+      value = draw == 0 ? NAN : draw == 1 ? -0.0f : draw == 2 ? 0.0f : float(draw - 20);
+    }
+    const TopKResult top = TopK(Constant(graph_, Tensor::Of<float>({rows, width}, x)), k);
+    const auto result = KernelRunner(GetParam(), 2).Run({}, {top.values, top.indices});
+    ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+    for (int64_t row = 0; row < rows; ++row) {
+      const float* const values = x.data() + row * width;
+      std::vector<int64_t> order(static_cast<size_t>(width));
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+        if (std::isnan(values[a])) return !std::isnan(values[b]);
+        return values[a] > values[b];
+      });
+      for (int64_t i = 0; i < k; ++i) {
+        const int64_t expected = order[size_t(i)];
+        ASSERT_EQ((*result)[1].data<int64_t>()[row * k + i], expected) << width << ", " << k;
+        const float value = (*result)[0].data<float>()[row * k + i];
+        ASSERT_EQ(std::bit_cast<uint32_t>(value), std::bit_cast<uint32_t>(values[expected]));
+      }
+    }
+  }
 }
 
 TEST_P(GatherTest, TopKIsStableAndPutsNaNFirst) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <random>
+#include <vector>
+
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/node_under_test.h"
 
@@ -132,6 +135,41 @@ TEST_F(StateTest, ScattersRowsInOrder) {
               fmt::format("indices[2] is {}; the variable is [3, 2] and has rows 0 to 2", bad));
   }
   EXPECT_TRUE(Value("w").BitwiseEquals(Tensor::Of<int32_t>({3, 2}, {3, 4, 20, 20, 5, 6})));
+}
+
+// Rows wide enough for several cores, some of them named more than once.
+TEST_F(StateTest, SeveralCoresScatterAsOneDoes) {
+  constexpr int64_t kRows = 5, kWidth = 5003, kNamed = 40;
+  std::mt19937 random(3);
+  std::vector<float> start(kRows * kWidth), by(kNamed * kWidth);
+  for (float& value : start) value = float(random() % 100);
+  for (float& value : by) value = float(random() % 100);
+  std::vector<int32_t> at(kNamed);
+  for (int32_t& row : at) row = int32_t(random() % kRows);
+
+  Device device("/job:local/task:0/cpu:0", 3);
+  const Output w = MakeVariable(kFloat32, {kRows, kWidth}, "w");
+  const Output indices = Placeholder(graph_, kInt32, {-1});
+  const Output rows = Placeholder(graph_, kFloat32, {-1, kWidth});
+  const std::vector<Tensor> inputs = {
+      {}, Tensor::Of<int32_t>({kNamed}, at), Tensor::Of<float>({kNamed, kWidth}, by)};
+  for (const Output& node : {ScatterAdd(w, indices, rows), ScatterSub(w, indices, rows),
+                             ScatterUpdate(w, indices, rows)}) {
+    std::vector<float> expected = start;
+    for (int64_t i = 0; i < kNamed; ++i) {
+      for (int64_t c = 0; c < kWidth; ++c) {
+        float& to = expected[size_t(at[size_t(i)] * kWidth + c)];
+        const float from = by[size_t(i * kWidth + c)];
+        const std::string& op = node.node->op();
+        to = op == "ScatterAdd" ? to + from : op == "ScatterSub" ? to - from : from;
+      }
+    }
+    const auto state = device.variables().FindOrCreate("", "w");
+    state->Assign(Tensor::Of<float>({kRows, kWidth}, start));
+    ASSERT_TRUE(NodeUnderTest(device, node).Run(inputs, 0).ok());
+    EXPECT_TRUE(state->Read()->BitwiseEquals(Tensor::Of<float>({kRows, kWidth}, expected)))
+        << node.node->op();
+  }
 }
 
 TEST_F(StateTest, ScatterShapesAreCheckedWhenTheNodeIsMade) {

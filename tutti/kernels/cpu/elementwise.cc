@@ -83,6 +83,7 @@ void RegisterElementwiseCpuKernels(KernelRegistry& registry) {
                 .any_layout = true});
   AddFunctionKernel(registry, "Cast", "cpu", Cast);
   RegisterCompareCpuKernels(registry);
+  RegisterLogicalCpuKernels(registry);
 }
 
 }  // namespace tutti

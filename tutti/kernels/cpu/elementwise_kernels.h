@@ -65,5 +65,6 @@ void AddPairLoop(KernelRegistry& registry, const char* op);
 
 // Parts of the family elementwise in files of their own.
 void RegisterCompareCpuKernels(KernelRegistry& registry);  // elementwise_compare.cc
+void RegisterLogicalCpuKernels(KernelRegistry& registry);  // elementwise_logical.cc
 
 }  // namespace tutti

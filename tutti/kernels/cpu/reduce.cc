@@ -308,6 +308,35 @@ class LogSumExpKernel : public Kernel {
   StandIn reference_;
 };
 
+// All, or Any, of bools: a search for the one value that decides.
+class QuantifierKernel : public Kernel {
+ public:
+  explicit QuantifierKernel(bool all) : all_(all) {}
+
+  absl::Status Prepare(PrepareContext& context) override { return reference_.Prepare(context); }
+
+  absl::Status Compute(KernelContext& c) override {
+    const ReduceDims dims =
+        ReduceDims::OfAxes(c.input(0).shape(), c.node->attr<std::vector<int64_t>>("axes"));
+    if (!LastAxisGoes(dims) || dims.elements == 0) return reference_.Compute(c);
+    const bool* x = c.input(0).data<bool>();
+    bool* y = c.output(0).data<bool>();
+    const int64_t length = dims.elements;
+    const int64_t grain = std::max<int64_t>(1, kElementsPerCore / length);
+    c.team().ParallelFor(dims.outputs, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const bool decided = std::memchr(x + i * length, all_ ? 0 : 1, size_t(length)) != nullptr;
+        y[i] = decided != all_;
+      }
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const bool all_;
+  StandIn reference_;
+};
+
 }  // namespace
 
 void RegisterReduceCpuKernels(KernelRegistry& registry) {
@@ -325,6 +354,11 @@ void RegisterReduceCpuKernels(KernelRegistry& registry) {
         {.op = largest ? "ArgMax" : "ArgMin", .kind = "cpu", .dtypes = dtypes, .make = [largest] {
            return std::make_unique<ArgExtremeKernel>(largest);
          }});
+  }
+  for (const bool all : {true, false}) {
+    registry.Add({.op = all ? "All" : "Any", .kind = "cpu", .dtypes = {kBool}, .make = [all] {
+                    return std::make_unique<QuantifierKernel>(all);
+                  }});
   }
   RegisterBroadcastCpuKernels(registry);
   RegisterCumsumCpuKernels(registry);

@@ -8,6 +8,7 @@ void RegisterCpuKernels(KernelRegistry& registry) {
   RegisterShapeCpuKernels(registry);
   RegisterArrangeCpuKernels(registry);
   RegisterGatherCpuKernels(registry);
+  RegisterPartitionCpuKernels(registry);
   RegisterReduceCpuKernels(registry);
   RegisterRandomCpuKernels(registry);
   RegisterMatMulCpuKernels(registry);

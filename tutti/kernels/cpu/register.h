@@ -12,6 +12,7 @@ void RegisterActivationCpuKernels(KernelRegistry& registry);   // activation.cc
 void RegisterShapeCpuKernels(KernelRegistry& registry);        // shape.cc
 void RegisterArrangeCpuKernels(KernelRegistry& registry);      // arrange.cc
 void RegisterGatherCpuKernels(KernelRegistry& registry);       // gather.cc
+void RegisterPartitionCpuKernels(KernelRegistry& registry);    // partition.cc
 void RegisterReduceCpuKernels(KernelRegistry& registry);       // reduce.cc
 void RegisterBroadcastCpuKernels(KernelRegistry& registry);    // broadcast.cc, for reduce.cc
 void RegisterCumsumCpuKernels(KernelRegistry& registry);       // cumsum.cc, for reduce.cc

@@ -101,23 +101,15 @@ bool Before(T a, T b) {
 class TopKKernel final : public DynamicKernel {
  public:
   absl::Status Compute(KernelContext& context) override {
-    const Tensor& x = context.input(0);
-    const int64_t k = context.node->attr<int64_t>("k");
-    const int64_t width = x.shape().dim(-1);
-    if (k > width) {
-      return InvalidArgument("k is {}, x is {}; expected at most {}, its last dimension", k,
-                             x.shape().ToString(), width);
-    }
-    const Shape shape = x.shape().WithDim(-1, k);
-    TUTTI_RETURN_IF_ERROR(SetShape(context, 0, shape));
-    TUTTI_RETURN_IF_ERROR(SetShape(context, 1, shape));
-    if (shape.elements() == 0) return absl::OkStatus();
-    order_.resize(size_t(width));
-    VisitDType(x.dtype(), [&](auto tag) {
+    TUTTI_ASSIGN_OR_RETURN(const TopKGeometry g, StartTopK(context, *this));
+    if (g.k == 0) return absl::OkStatus();
+    order_.resize(size_t(g.width));
+    VisitDType(context.input(0).dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
-      for (int64_t row = 0; row < x.elements() / width; ++row) {
-        SelectRow(x.data<T>() + row * width, width, k, context.output(0).data<T>() + row * k,
-                  context.output(1).data<int64_t>() + row * k);
+      for (int64_t row = 0; row < g.rows; ++row) {
+        SelectRow(context.input(0).data<T>() + row * g.width, g.width, g.k,
+                  context.output(0).data<T>() + row * g.k,
+                  context.output(1).data<int64_t>() + row * g.k);
       }
     });
     return absl::OkStatus();

@@ -5,8 +5,8 @@
 #include <type_traits>
 
 #include "tutti/base/error.h"
+#include "tutti/kernels/accumulate_kernel.h"
 #include "tutti/kernels/ref/register.h"
-#include "tutti/kernels/row_indices.h"
 #include "tutti/kernels/variable_access.h"
 
 namespace tutti {
@@ -94,83 +94,19 @@ T Accumulate(T a, T b) {
   }
 }
 
-template <bool kSubtract>
-void AccumulateRange(DType dtype, void* to, const void* from, int64_t count) {
+void AccumulatePlainly(DType dtype, bool subtract, void* to, const void* from, int64_t count) {
   VisitDType(dtype, [&](auto tag) {
     using T = typename decltype(tag)::type;
     if constexpr (!std::is_same_v<T, bool>) {
       T* const out = static_cast<T*>(to);
       const T* const in = static_cast<const T*>(from);
-      for (int64_t i = 0; i < count; ++i) out[i] = Accumulate<T, kSubtract>(out[i], in[i]);
+      for (int64_t i = 0; i < count; ++i) {
+        out[i] =
+            subtract ? Accumulate<T, true>(out[i], in[i]) : Accumulate<T, false>(out[i], in[i]);
+      }
     }
   });
 }
-
-template <bool kSubtract>
-class AccumulateKernel final : public Kernel {
- public:
-  absl::Status Prepare(PrepareContext& c) override {
-    TUTTI_ASSIGN_OR_RETURN(state_, VariableOf(c.node().input(0), c.device()));
-    return absl::OkStatus();
-  }
-
-  absl::Status Compute(KernelContext& c) override {
-    const Tensor& value = c.input(1);
-    return state_->Modify([&](Tensor& stored) -> absl::Status {
-      TUTTI_RETURN_IF_ERROR(CheckDeclared(*state_, stored, {value.dtype(), value.shape()}));
-      AccumulateRange<kSubtract>(stored.dtype(), stored.raw(), value.raw(), stored.elements());
-      if (c.output_consumed(0)) c.SetOutput(0, stored);
-      return absl::OkStatus();
-    });
-  }
-
- private:
-  std::shared_ptr<VariableState> state_;
-};
-
-enum class Scatter { kAdd, kSub, kUpdate };
-
-template <Scatter kHow>
-class ScatterKernel final : public Kernel {
- public:
-  absl::Status Prepare(PrepareContext& c) override {
-    TUTTI_ASSIGN_OR_RETURN(state_, VariableOf(c.node().input(0), c.device()));
-    declared_ = {c.node().input(0).dtype(), c.node().input(0).shape()};
-    return absl::OkStatus();
-  }
-
-  absl::Status Compute(KernelContext& c) override {
-    const RowIndices indices(c.input(1));
-    const Tensor& rows = c.input(2);
-    std::lock_guard lock(state_->mutex());
-    if (state_->value_locked().valid()) {
-      const Tensor& stored = state_->value_locked();
-      TUTTI_RETURN_IF_ERROR(CheckDeclared(*state_, stored, declared_));
-      TUTTI_RETURN_IF_ERROR(indices.CheckRange(stored.shape()));
-      TUTTI_RETURN_IF_ERROR(indices.CheckRows(stored.shape(), rows.shape()));
-    }
-    TUTTI_RETURN_IF_ERROR(state_->MakeWritable());
-    Tensor& stored = state_->value_locked();
-    const int64_t width = RowWidth(stored.shape());
-    const size_t row_bytes = size_t(width) * SizeOf(stored.dtype());
-    const auto* from = static_cast<const std::byte*>(rows.raw());
-    auto* const base = static_cast<std::byte*>(stored.raw());
-    for (int64_t i = 0; row_bytes > 0 && i < indices.size(); ++i, from += row_bytes) {
-      std::byte* const to = base + size_t(indices[i]) * row_bytes;
-      if constexpr (kHow == Scatter::kUpdate) {
-        std::memcpy(to, from, row_bytes);
-      } else {
-        AccumulateRange<kHow == Scatter::kSub>(stored.dtype(), to, from, width);
-      }
-    }
-    if (c.output_consumed(0)) c.SetOutput(0, stored);
-    return absl::OkStatus();
-  }
-
- private:
-  std::shared_ptr<VariableState> state_;
-  ValueType declared_;
-};
 
 }  // namespace
 
@@ -178,11 +114,7 @@ void RegisterStateRefKernels(KernelRegistry& registry) {
   AddKernel<VariableKernel>(registry, "Variable", "ref");
   AddKernel<IsInitializedKernel>(registry, "IsInitialized", "ref");
   AddKernel<AssignKernel>(registry, "Assign", "ref");
-  AddKernel<AccumulateKernel<false>>(registry, "AssignAdd", "ref");
-  AddKernel<AccumulateKernel<true>>(registry, "AssignSub", "ref");
-  AddKernel<ScatterKernel<Scatter::kAdd>>(registry, "ScatterAdd", "ref");
-  AddKernel<ScatterKernel<Scatter::kSub>>(registry, "ScatterSub", "ref");
-  AddKernel<ScatterKernel<Scatter::kUpdate>>(registry, "ScatterUpdate", "ref");
+  AddAccumulateKernels(registry, "ref", {}, AccumulatePlainly);
 }
 
 }  // namespace tutti
