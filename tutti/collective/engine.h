@@ -163,6 +163,7 @@ class Engine {
 
   std::condition_variable changed_;  // an operation is done, or the driver has left
   bool driven_ = false;
+  uint64_t drives_ = 0;  // how often somebody began to drive
   bool asleep_ = false;  // the driver, in the transport
   int waiting_ = 0;      // for the condition
   int64_t next_idle_ = 0;

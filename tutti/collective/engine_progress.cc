@@ -10,9 +10,10 @@ namespace {
 
 // The longest sleep: how soon a verdict that does not come, or a late rank, is noticed.
 constexpr int64_t kSleepNanos = 50'000'000;
-// While somebody drives, the service thread looks this often whether that is still so. Waking it at
-// the end of every wait would cost two switches of threads an operation.
-constexpr auto kPark = std::chrono::microseconds(500);
+// While callers drive, the service thread looks this often whether they still do. Waking it at the
+// end of every wait would cost two switches of threads an operation; so does each look, where ranks
+// fill the cores. An operation that nobody waits for is taken up within this time.
+constexpr auto kPark = std::chrono::milliseconds(2);
 
 }  // namespace
 
@@ -59,6 +60,7 @@ void Engine::WaitForWork(int64_t timeout_nanos) {
     return;
   }
   driven_ = true;
+  ++drives_;
   asleep_ = true;
   Unlock(lock);
   transport_->Wait(std::min(timeout_nanos, kSleepNanos));
@@ -78,10 +80,11 @@ void Engine::Wait(Handle::Impl& handle) {
       continue;
     }
     driven_ = true;
+    ++drives_;
     Drive(lock, handle);
     driven_ = false;
     if (waiting_ > 0) changed_.notify_all();
-    if (service_.joinable() && !open_.empty()) parked_.notify_one();
+    if (service_.joinable() && started_ > 0) parked_.notify_one();
   }
   Unlock(lock);
 }
@@ -112,8 +115,12 @@ void Engine::Sleep(Lock& lock) {
 
 void Engine::Serve() {
   Lock lock(links_->mutex);
+  uint64_t seen = 0;
   while (!stopping_) {
-    if (driven_) {
+    // Callers that drive again and again need no help between their operations: a thread in the
+    // transport's Wait would only be woken by what comes for the next one.
+    if (driven_ || (drives_ != seen && started_ == 0)) {
+      seen = drives_;
       parked_.wait_for(lock, kPark);
       continue;
     }
