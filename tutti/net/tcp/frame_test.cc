@@ -137,7 +137,7 @@ TEST(FrameTest, RefusesLengthsThatDoNotFit) {
   FrameHeader edit = OneOfEachKind()[5];
   edit.payload = kMaxPayload + 1;
   edit.total = edit.offset + edit.payload;
-  EXPECT_THAT(MessageOfEdit(edit), HasSubstr("payload of 262145 bytes, expected at most 262144"));
+  EXPECT_THAT(MessageOfEdit(edit), HasSubstr("payload of 524289 bytes, expected at most 524288"));
   edit = OneOfEachKind()[5];
   edit.payload = 6;
   EXPECT_THAT(MessageOfEdit(edit), HasSubstr("of a message of 1099511627781 bytes"));

@@ -281,7 +281,7 @@ INSTANTIATE_TEST_SUITE_P(
         BadFrames{"BadKind", absl::StatusCode::kInvalidArgument, "frame kind 200",
                   [](RawConnection& peer) { peer.WriteFrame({.kind = FrameKind{200}}); }},
         BadFrames{"OversizedLength", absl::StatusCode::kInvalidArgument,
-                  "payload of 4294967295 bytes, expected at most 262144",
+                  "payload of 4294967295 bytes, expected at most 524288",
                   [](RawConnection& peer) {
                     peer.Write(AsText(EncodeHeader({.kind = FrameKind::kData,
                                                     .id = 1,

@@ -48,8 +48,8 @@ void WaitUntilArrived(std::vector<std::unique_ptr<RankThread>>& ranks, size_t sh
 enum class First { kSend, kReceive };
 
 // Sizes around every limit: nothing, one byte, the eager limit, one frame, several, odd.
-const size_t kSizes[] = {0,      1,      63,     4096,   65535,     65536,  65537,
-                         262143, 262144, 262145, 524288, 3'000'001, 9 << 20};
+const size_t kSizes[] = {0,      1,      63,     4096,    65535,     65536,  65537,
+                         524287, 524288, 524289, 1 << 20, 3'000'001, 9 << 20};
 
 class MessageTest : public ::testing::TestWithParam<std::tuple<First, bool, int>> {};
 
