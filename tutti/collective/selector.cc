@@ -85,13 +85,18 @@ std::string DefaultSelector::Explain(Operation operation, int64_t bytes) const {
 }
 
 uint16_t SegmentsFor(std::string_view algorithm, Operation operation, int ranks, int64_t bytes) {
-  // A piece of 256 KB is long enough to hide what a message costs, on memory and on sockets.
+  // A piece of 256 KB is long enough to hide what a message costs, on memory and on sockets. In a
+  // circle no rank waits for a first piece, so twice that: it fills a frame of the TCP transport.
   static constexpr int64_t kPiece = 256 << 10;
   int64_t chunk = bytes;
+  int64_t piece = kPiece;
   if (algorithm == "ring") {
     // A pipelined chain has the whole data as one chunk.
     const bool chain = operation == Operation::kBroadcast || operation == Operation::kReduce;
-    if (!chain) chunk = bytes / ranks;
+    if (!chain) {
+      chunk = bytes / ranks;
+      piece = 2 * kPiece;
+    }
   } else if (algorithm == "tree") {
     chunk = bytes / 2;
   } else if (algorithm != "hierarchical") {
@@ -99,7 +104,7 @@ uint16_t SegmentsFor(std::string_view algorithm, Operation operation, int ranks,
   } else {
     chunk = bytes / ranks;
   }
-  return static_cast<uint16_t>(std::clamp<int64_t>(chunk / kPiece, 1, 16));
+  return static_cast<uint16_t>(std::clamp<int64_t>(chunk / piece, 1, 16));
 }
 
 absl::Status CheckChoice(const AlgorithmId& id, Operation operation, const GroupShape& shape) {
