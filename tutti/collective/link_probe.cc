@@ -28,6 +28,8 @@ namespace {
 constexpr int64_t kSmall = 64 << 10;
 constexpr int64_t kMiddle = 256 << 10;
 constexpr int64_t kLarge = 4 << 20;
+// Data and as much that comes for it stay in a core's second-level cache.
+constexpr int64_t kCached = 512 << 10;
 // Calls that would take longer are not made: the whole has 50 ms.
 constexpr double kLongestCall = 4e-3;
 
@@ -97,21 +99,22 @@ absl::Status ProbeMemory(Group& group, float* data, LinkFigures* figures) {
   return absl::OkStatus();
 }
 
-double ProbeReduction(float* data) {
+// Adds the second of two arrays of so many bytes to the first.
+double ProbeReduction(float* data, int64_t bytes) {
   double fastest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 5; ++i) {
     const int64_t before = NowNanos();
-    ReduceInto(Reduction::kSum, kFloat32, data, data + kSmall / 4, kSmall / 4);
+    ReduceInto(Reduction::kSum, kFloat32, data, data + bytes / 4, bytes / 4);
     fastest = std::min(fastest, static_cast<double>(NowNanos() - before) * 1e-9);
   }
-  return fastest / kSmall;
+  return fastest / static_cast<double>(bytes);
 }
 
 // The fields in their order, for text.
 std::vector<double*> FieldsOf(LinkFigures& figures) {
-  return {&figures.memory_latency,   &figures.memory_byte,    &figures.memory_pass,
-          &figures.host_memory_pass, &figures.socket_latency, &figures.socket_byte,
-          &figures.reduce_byte};
+  return {&figures.memory_latency,   &figures.memory_byte,      &figures.memory_pass,
+          &figures.host_memory_pass, &figures.socket_latency,   &figures.socket_byte,
+          &figures.reduce_byte,      &figures.large_reduce_byte};
 }
 
 }  // namespace
@@ -137,7 +140,7 @@ absl::StatusOr<LinkFigures> ParseLinkFigures(std::string_view text) {
     at = next;
   }
   if (!good || at != end) {
-    return InvalidArgument("\"{}\" are no figures of links: expected \"links\" and 7 numbers",
+    return InvalidArgument("\"{}\" are no figures of links: expected \"links\" and 8 numbers",
                            text.substr(0, 100));
   }
   return figures;
@@ -155,7 +158,8 @@ absl::StatusOr<LinkFigures> ProbeLinks(Communicator& communicator, std::span<con
   TUTTI_ASSIGN_OR_RETURN(const auto memory, communicator.Allocate(kLarge));
   float* const data = reinterpret_cast<float*>(memory->bytes().data());
   LinkFigures figures;
-  figures.reduce_byte = ProbeReduction(data);
+  figures.reduce_byte = ProbeReduction(data, kSmall);
+  figures.large_reduce_byte = ProbeReduction(data, kLarge / 2);
   if (neighbours.size() > 1) {
     TUTTI_ASSIGN_OR_RETURN(const auto group,
                            communicator.MakeGroup("tutti/neighbours", neighbours));
@@ -172,15 +176,16 @@ absl::StatusOr<LinkFigures> ProbeLinks(Communicator& communicator, std::span<con
   return figures;
 }
 
-topology::LinkCosts CostsOf(const LinkFigures& figures, std::span<const int> hosts) {
+topology::LinkCosts CostsOf(const LinkFigures& figures, std::span<const int> hosts, int64_t bytes) {
   const auto link = [](double latency, double byte) {
     return topology::Link{.bytes_per_second = byte > 0 ? 1 / byte : 1e12, .latency = latency};
   };
-  topology::LinkCosts costs =
-      topology::TwoLevelCosts(hosts, link(figures.memory_latency, figures.memory_byte),
-                              link(figures.socket_latency, figures.socket_byte),
-                              figures.reduce_byte > 0 ? 1 / figures.reduce_byte : 0);
-  costs.memory = figures.memory_pass;
+  const double reduce = bytes > kCached ? figures.large_reduce_byte : figures.reduce_byte;
+  topology::LinkCosts costs = topology::TwoLevelCosts(
+      hosts, link(figures.memory_latency, figures.memory_byte),
+      link(figures.socket_latency, figures.socket_byte), reduce > 0 ? 1 / reduce : 0);
+  // Where no ranks share memory nobody has measured a pass over it: a reduction makes three.
+  costs.memory = figures.memory_pass > 0 ? figures.memory_pass : reduce / 3;
   costs.host_memory = figures.host_memory_pass;
   return costs;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -18,7 +19,8 @@ struct LinkFigures {
   double host_memory_pass = 0;  // the same when all ranks of the host do so at once
   double socket_latency = 0;    // of a message between hosts
   double socket_byte = 0;
-  double reduce_byte = 0;  // of a byte that a core adds to what it has
+  double reduce_byte = 0;        // of a byte that a core adds to what it has, in its caches
+  double large_reduce_byte = 0;  // the same where they do not hold the data
   bool operator==(const LinkFigures&) const = default;
 };
 
@@ -30,7 +32,8 @@ absl::StatusOr<LinkFigures> ParseLinkFigures(std::string_view text);
 // 50 ms on a quiet machine: large messages are left out where small ones are slow.
 absl::StatusOr<LinkFigures> ProbeLinks(Communicator& communicator, std::span<const int> hosts);
 
-// The costs of links with these figures between ranks on `hosts`.
-topology::LinkCosts CostsOf(const LinkFigures& figures, std::span<const int> hosts);
+// The costs of links with these figures between ranks on `hosts`, for an operation on so many
+// bytes: what a core does with them depends on whether its caches hold them.
+topology::LinkCosts CostsOf(const LinkFigures& figures, std::span<const int> hosts, int64_t bytes);
 
 }  // namespace tutti::collective

@@ -85,25 +85,21 @@ std::string DefaultSelector::Explain(Operation operation, int64_t bytes) const {
 }
 
 uint16_t SegmentsFor(std::string_view algorithm, Operation operation, int ranks, int64_t bytes) {
-  // A piece of 256 KB is long enough to hide what a message costs, on memory and on sockets. In a
-  // circle no rank waits for a first piece, so twice that: it fills a frame of the TCP transport.
+  // A piece of 256 KB is long enough to hide what a message costs, on memory and on sockets. Where
+  // nobody waits for a first piece to pass it on, twice that: it fills a frame of the TCP
+  // transport.
   static constexpr int64_t kPiece = 256 << 10;
+  const bool chain = operation == Operation::kBroadcast || operation == Operation::kReduce;
+  const bool circle = algorithm == "ring" && !chain;
   int64_t chunk = bytes;
-  int64_t piece = kPiece;
-  if (algorithm == "ring") {
-    // A pipelined chain has the whole data as one chunk.
-    const bool chain = operation == Operation::kBroadcast || operation == Operation::kReduce;
-    if (!chain) {
-      chunk = bytes / ranks;
-      piece = 2 * kPiece;
-    }
+  if (circle || algorithm == "hierarchical") {
+    chunk = bytes / ranks;
   } else if (algorithm == "tree") {
     chunk = bytes / 2;
-  } else if (algorithm != "hierarchical") {
+  } else if (algorithm != "ring") {  // a pipelined chain has the whole data as one chunk
     return 1;
-  } else {
-    chunk = bytes / ranks;
   }
+  const int64_t piece = circle || ranks == 2 ? 2 * kPiece : kPiece;
   return static_cast<uint16_t>(std::clamp<int64_t>(chunk / piece, 1, 16));
 }
 

@@ -100,7 +100,8 @@ LinkFigures MiddleOf(const std::vector<LinkFigures>& all) {
           .host_memory_pass = middle(&LinkFigures::host_memory_pass),
           .socket_latency = middle(&LinkFigures::socket_latency),
           .socket_byte = middle(&LinkFigures::socket_byte),
-          .reduce_byte = middle(&LinkFigures::reduce_byte)};
+          .reduce_byte = middle(&LinkFigures::reduce_byte),
+          .large_reduce_byte = middle(&LinkFigures::large_reduce_byte)};
 }
 
 }  // namespace
@@ -119,12 +120,13 @@ bool TunedSelector::WorthPredicting(const Algorithm& algorithm, Operation operat
 TunedSelector::TunedSelector(const LinkFigures& figures, std::span<const int> hosts)
     : hosts_(hosts.begin(), hosts.end()),
       shape_(ShapeOf(hosts)),
-      costs_(CostsOf(figures, hosts)),
+      figures_(figures),
       by_rule_(shape_) {}
 
 std::vector<TunedSelector::Candidate> TunedSelector::Candidates(Operation operation,
                                                                 int64_t bytes) const {
   std::vector<Candidate> candidates;
+  const topology::LinkCosts costs = CostsOf(figures_, hosts_, bytes);
   for (const Algorithm& algorithm : Algorithms()) {
     Choice choice;
     choice.algorithm.index = static_cast<uint8_t>(&algorithm - Algorithms().data());
@@ -136,18 +138,24 @@ std::vector<TunedSelector::Candidate> TunedSelector::Candidates(Operation operat
                                           .segments = choice.segments,
                                           .hosts = hosts_});
     if (!schedule.ok()) continue;
-    const auto prediction = PredictCost(*schedule, costs_, bytes);
+    const auto prediction = PredictCost(*schedule, costs, bytes);
     if (prediction.ok()) candidates.push_back({choice, prediction->seconds});
   }
   std::stable_sort(candidates.begin(), candidates.end(),
                    [](const Candidate& a, const Candidate& b) { return a.seconds < b.seconds; });
-  // Of those that tie with the cheapest the first in the list goes to the front.
+  // Of those that tie with the cheapest the first in the list goes to the front; the exchange,
+  // which needs memory for all that comes, only if it is alone or that is little.
+  const auto place = [&](const Candidate& candidate) {
+    const size_t index = candidate.choice.algorithm.index;
+    const bool spacious = Algorithms()[index].name == kExchange.name && bytes > kInsideRing;
+    return spacious ? Algorithms().size() : index;
+  };
   const auto untied = std::find_if(
       candidates.begin(), candidates.end(),
       [&](const Candidate& candidate) { return candidate.seconds > candidates[0].seconds * kTie; });
-  const auto first = std::min_element(candidates.begin(), untied, [](const auto& a, const auto& b) {
-    return a.choice.algorithm.index < b.choice.algorithm.index;
-  });
+  const auto first =
+      std::min_element(candidates.begin(), untied,
+                       [&](const auto& a, const auto& b) { return place(a) < place(b); });
   if (first != untied) std::rotate(candidates.begin(), first, first + 1);
   return candidates;
 }

@@ -13,7 +13,6 @@
 #include "tutti/collective/link_probe.h"
 #include "tutti/collective/selector.h"
 #include "tutti/net/star.h"
-#include "tutti/topology/link_costs.h"
 
 namespace tutti::collective {
 
@@ -39,7 +38,7 @@ class TunedSelector final : public Selector {
 
   const std::vector<int> hosts_;
   const GroupShape shape_;
-  const topology::LinkCosts costs_;
+  const LinkFigures figures_;
   const DefaultSelector by_rule_;  // for groups that are too large to be replayed
   mutable std::mutex mutex_;
   // By operation and the number of bits of the size. Under mutex_.

@@ -15,7 +15,8 @@ constexpr LinkFigures kFigures = {.memory_latency = 0.4e-6,
                                   .host_memory_pass = 0.03e-9,
                                   .socket_latency = 50e-6,
                                   .socket_byte = 8e-9,
-                                  .reduce_byte = 0.03e-9};
+                                  .reduce_byte = 0.03e-9,
+                                  .large_reduce_byte = 0.1e-9};
 
 std::string Chosen(const std::vector<int>& hosts, Operation operation, int64_t bytes) {
   return TunedSelector(kFigures, hosts).Choose(operation, bytes).algorithm.Name();
@@ -31,6 +32,22 @@ TEST(Tuner, ExchangesTheSmallAndSharesTheLargeInMemory) {
 TEST(Tuner, SendsLargeDataRoundTheRingBetweenHosts) {
   EXPECT_EQ(Chosen({0, 1, 2, 3}, Operation::kAllReduce, 64 << 20), "ring");
   EXPECT_NE(Chosen({0, 1, 2, 3}, Operation::kAllReduce, 64), "ring");
+}
+
+// Both move as many bytes. The exchange saves a latency, and adds up everything on both ranks.
+TEST(Tuner, SharesTheSumsOfTwoHostsWhereTheyCostMoreThanARound) {
+  LinkFigures loopback = kFigures;
+  loopback.socket_latency = 20e-6;
+  loopback.socket_byte = 0.5e-9;
+  const TunedSelector selector(loopback, std::vector<int>{0, 1});
+  const auto chosen = [&](int64_t bytes) {
+    return selector.Choose(Operation::kAllReduce, bytes).algorithm.Name();
+  };
+  EXPECT_EQ(chosen(64 << 10), "exchange");
+  EXPECT_EQ(chosen(1 << 20), "ring");
+  EXPECT_EQ(chosen(4 << 20), "ring");
+  // On a slow link neither matters. The ring needs no memory of its own.
+  EXPECT_EQ(Chosen({0, 1}, Operation::kAllReduce, 1 << 20), "ring");
 }
 
 TEST(Tuner, GoesThroughTheHostWhereThereAreSeveralRanksOnEach) {
@@ -80,8 +97,8 @@ TEST(LinkFigures, TextComesBack) {
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(*back, kFigures);
   for (const char* text :
-       {"", "links", "links 1 2 3 4 5 6", "links 1 2 3 4 5 6 x", "links 1 2 3 4 5 6 -7",
-        "links 1 2 3 4 5 6 7 8", "links 1 2 3 4 5 6 nan"}) {
+       {"", "links", "links 1 2 3 4 5 6 7", "links 1 2 3 4 5 6 7 x", "links 1 2 3 4 5 6 7 -8",
+        "links 1 2 3 4 5 6 7 8 9", "links 1 2 3 4 5 6 7 nan"}) {
     EXPECT_FALSE(ParseLinkFigures(text).ok()) << text;
   }
 }
