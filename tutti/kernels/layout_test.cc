@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "tutti/device/device.h"
@@ -30,7 +31,10 @@ Tensor Numbers(const Shape& shape, int seed) {
 // The same image with its channels in blocks, or back.
 Tensor Reblocked(const Tensor& from, bool to_blocks) {
   const Shape& s = from.shape();
-  Tensor to(kFloat32, s);
+  Tensor to(from.dtype(), s);
+  const auto size = int64_t(SizeOf(from.dtype()));
+  const auto* source = static_cast<const std::byte*>(from.raw());
+  auto* target = static_cast<std::byte*>(to.raw());
   const int64_t pixels = s[1] * s[2], channels = s[3];
   for (int64_t n = 0; n < s[0]; ++n) {
     for (int64_t p = 0; p < pixels; ++p) {
@@ -38,8 +42,8 @@ Tensor Reblocked(const Tensor& from, bool to_blocks) {
         const int64_t row_major = (n * pixels + p) * channels + c;
         const int64_t blocked =
             ((n * (channels / kBlock) + c / kBlock) * pixels + p) * kBlock + c % kBlock;
-        to.data<float>()[to_blocks ? blocked : row_major] =
-            from.data<float>()[to_blocks ? row_major : blocked];
+        std::memcpy(target + size * (to_blocks ? blocked : row_major),
+                    source + size * (to_blocks ? row_major : blocked), size_t(size));
       }
     }
   }
@@ -52,9 +56,10 @@ struct Call {
   std::vector<Tensor> inputs;
 };
 
-// The result of the op's CPU kernel, or of its reference, with inputs and output in these layouts.
-Tensor ResultOf(const Call& call, std::string_view kind = "cpu",
-                std::vector<Layout> input_layouts = {}, Layout output_layout = {}) {
+// The outputs of the op's CPU kernel, or of its reference, with inputs and outputs in these
+// layouts.
+std::vector<Tensor> ResultsOf(const Call& call, std::string_view kind,
+                              std::vector<Layout> input_layouts, Layout output_layout) {
   RegisterCpuKernels();
   Graph graph;
   NodeSpec spec = {.op = call.op, .attrs = call.attrs};
@@ -62,7 +67,7 @@ Tensor ResultOf(const Call& call, std::string_view kind = "cpu",
   std::vector<ValueType> types;
   input_layouts.resize(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    const bool integer = inputs[i].dtype() != kFloat32;
+    const bool integer = inputs[i].dtype() == kInt64;
     const auto node =
         integer ? AddNode(graph, {.op = "Constant", .attrs = {{"value", inputs[i]}}})
                 : AddNode(graph,
@@ -79,30 +84,40 @@ Tensor ResultOf(const Call& call, std::string_view kind = "cpu",
   const KernelDef* def = KernelRegistry::Global().FindExact(call.op, kind, kFloat32);
   EXPECT_NE(def, nullptr);
   const auto kernel = def->make();
-  const ValueType output_type = node.type(0);
-  PrepareContext prepare(node, device, types, std::span(&output_type, 1), input_layouts,
-                         std::span(&output_layout, 1));
+  std::vector<ValueType> output_types;
+  for (int i = 0; i < node.num_outputs(); ++i) output_types.push_back(node.type(i));
+  const std::vector<Layout> output_layouts(output_types.size(), output_layout);
+  PrepareContext prepare(node, device, types, output_types, input_layouts, output_layouts);
   const absl::Status prepared = kernel->Prepare(prepare);
   EXPECT_TRUE(prepared.ok()) << prepared;
-  Tensor output(kFloat32, output_type.shape);
+  std::vector<Tensor> outputs;
+  for (const ValueType& type : output_types) outputs.emplace_back(type.dtype, type.shape);
   const Tensor scratch(kUInt8, Shape{int64_t(prepare.scratch_bytes())});
-  std::vector<Tensor*> input_pointers;
+  std::vector<Tensor*> input_pointers, output_pointers;
   for (Tensor& input : inputs) input_pointers.push_back(&input);
-  Tensor* output_pointer = &output;
+  for (Tensor& output : outputs) output_pointers.push_back(&output);
   StepContext step;
   step.device = &device;
   KernelContext context;
   context.node = &node;
   context.step = &step;
   context.inputs = input_pointers.data();
-  context.outputs = &output_pointer;
+  context.outputs = output_pointers.data();
   context.input_count = uint32_t(inputs.size());
-  context.output_count = 1;
+  context.output_count = uint32_t(outputs.size());
   context.scratch_data = static_cast<std::byte*>(const_cast<void*>(scratch.raw()));
   context.scratch_size = scratch.bytes();
   const absl::Status computed = kernel->Compute(context);
   EXPECT_TRUE(computed.ok()) << computed;
-  return output_layout.row_major() ? output : Reblocked(output, false);
+  if (!output_layout.row_major()) {
+    for (Tensor& output : outputs) output = Reblocked(output, false);
+  }
+  return outputs;
+}
+
+Tensor ResultOf(const Call& call, std::string_view kind = "cpu",
+                std::vector<Layout> input_layouts = {}, Layout output_layout = {}) {
+  return ResultsOf(call, kind, std::move(input_layouts), std::move(output_layout))[0];
 }
 
 void ExpectNear(const Tensor& actual, const Tensor& expected, const std::string& what) {
@@ -170,6 +185,19 @@ TEST(BlockedLayout, PoolingAndBiasTakeBlocks) {
     const Tensor expected = c.call.op == "_Reorder" ? x : ResultOf(c.call, "ref");
     ExpectNear(ResultOf(c.call, "cpu", c.inputs, c.output), expected, c.call.op);
   }
+}
+
+TEST(BlockedLayout, PositionsLieAsTheImageDoes) {
+  const Tensor x = Numbers(kImage, 1), dy = Numbers(kSmall, 4);
+  const auto expected = ResultsOf({"_MaxPoolWithPositions", kHalf, {x}}, "ref", {}, {});
+  const auto actual = ResultsOf({"_MaxPoolWithPositions", kHalf, {x}}, "cpu", {kBlocked}, kBlocked);
+  EXPECT_EQ(actual[0].ToString(1000), expected[0].ToString(1000));
+  EXPECT_EQ(actual[1].ToString(1000), expected[1].ToString(1000));
+  AttrList attrs = kHalf;
+  SetAttr(attrs, "x_shape", kImage);
+  const Call gradient = {"_MaxPoolGradWithPositions", attrs, {dy, expected[1]}};
+  EXPECT_EQ(ResultOf(gradient, "cpu", {kBlocked, kBlocked}, kBlocked).ToString(2000),
+            ResultOf({"MaxPoolGrad", kHalf, {x, expected[0], dy}}, "ref").ToString(2000));
 }
 
 TEST(FusedMatMul, EqualsTheChain) {

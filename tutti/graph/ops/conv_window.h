@@ -5,6 +5,9 @@
 
 namespace tutti {
 
+// The most elements of a window whose positions can be told apart by a byte.
+inline constexpr int64_t kMostPoolPositions = 256;
+
 // The window attributes of a convolution (which has dilations) or pooling node (which has not).
 // Views into the node.
 WindowAttrs WindowAttrsOf(const Node& node);

@@ -66,6 +66,36 @@ absl::Status InferMaxPoolGrad(InferContext& c) {
   return absl::OkStatus();
 }
 
+// _MaxPoolWithPositions: a position must fit into a byte.
+absl::Status InferMaxPoolWithPositions(InferContext& c) {
+  TUTTI_RETURN_IF_ERROR(InferPool(c));
+  const auto& window = c.attr<std::vector<int64_t>>("window");
+  if (window[0] > kMostPoolPositions / window[1]) {
+    return c.Error("the window is [{}, {}]; with positions it can have {} elements at most",
+                   window[0], window[1], kMostPoolPositions);
+  }
+  TUTTI_ASSIGN_OR_RETURN(const Shape y, PoolOutput(c, c.shape(0)));
+  c.SetOutput(1, kUInt8, y);
+  return absl::OkStatus();
+}
+
+absl::Status InferMaxPoolGradWithPositions(InferContext& c) {
+  TUTTI_RETURN_IF_ERROR(c.RequireFloating(0));
+  TUTTI_RETURN_IF_ERROR(c.RequireDType(1, kUInt8));
+  const Shape& x = c.attr<Shape>("x_shape");
+  if (!x.has_rank() || x.rank() != 4) {
+    return c.Error("x_shape must have 4 dimensions; got {}", x.ToString());
+  }
+  TUTTI_ASSIGN_OR_RETURN(const Shape y, PoolOutput(c, x));
+  for (int i = 0; i < 2; ++i) {
+    if (y.CompatibleWith(c.shape(i))) continue;
+    return c.Error("{} is {}, but pooling {} gives {}", c.def().inputs[size_t(i)],
+                   c.shape(i).ToString(), x.ToString(), y.ToString());
+  }
+  c.SetOutput(0, c.dtype(0), x);
+  return absl::OkStatus();
+}
+
 template <bool kGlobal>
 absl::Status InferAvgPoolGrad(InferContext& c) {
   TUTTI_RETURN_IF_ERROR(c.RequireFloating(0));
@@ -115,6 +145,20 @@ void RegisterPoolOps(OpRegistry& registry) {
   add("MaxPoolGradGrad", {"x", "y", "v"}, PoolAttrs(), InferMaxPoolGrad<true>);
   add("AvgPoolGrad", {"dy", "x_shape"}, PoolAttrs(), InferAvgPoolGrad<false>);
   add("GlobalAvgPoolGrad", {"dy", "x_shape"}, {}, InferAvgPoolGrad<true>);
+  // What KeepPositions makes of MaxPool and MaxPoolGrad: y, and in which element of its window,
+  // counted row by row, each maximum was.
+  registry.Add({.name = "_MaxPoolWithPositions",
+                .inputs = {"x"},
+                .attrs = PoolAttrs(),
+                .infer = InferMaxPoolWithPositions,
+                .internal = true});
+  std::vector<AttrDef> with_shape = PoolAttrs();
+  with_shape.emplace_back("x_shape", AttrType::kShape);
+  registry.Add({.name = "_MaxPoolGradWithPositions",
+                .inputs = {"dy", "positions"},
+                .attrs = std::move(with_shape),
+                .infer = InferMaxPoolGradWithPositions,
+                .internal = true});
 }
 
 absl::StatusOr<Window> PoolWindow(const Node& node, const Shape& x) {

@@ -75,6 +75,32 @@ class MaxPoolGradKernel final : public PoolKernel {
   }
 };
 
+class MaxPoolWithPositionsKernel final : public PoolKernel {
+ public:
+  absl::Status Compute(KernelContext& ctx) override {
+    return ForImages(ctx, [&](int64_t begin, int64_t end) {
+      MaxPoolWithPositionsImages(window_, inner_, ctx.input(0).data<float>(),
+                                 ctx.output(0).data<float>(), ctx.output(1).data<uint8_t>(), begin,
+                                 end);
+    });
+  }
+};
+
+class MaxPoolGradWithPositionsKernel final : public PoolKernel {
+ public:
+  absl::Status Compute(KernelContext& ctx) override {
+    return ForImages(ctx, [&](int64_t begin, int64_t end) {
+      MaxPoolGradWithPositionsImages(window_, inner_, ctx.input(1).data<uint8_t>(),
+                                     ctx.input(0).data<float>(), ctx.output(0).data<float>(), begin,
+                                     end);
+    });
+  }
+
+ protected:
+  const Shape& ShapeOfX(const PrepareContext& ctx) const override { return ctx.output(0).shape; }
+  Layout LayoutOfX(const PrepareContext& ctx) const override { return ctx.output_layout(0); }
+};
+
 template <bool kGlobal>
 class AvgPoolKernel final : public PoolKernel {
  public:
@@ -127,6 +153,8 @@ void Add(KernelRegistry& registry, std::string op, bool shape_is_input = false) 
 void RegisterPoolCpuKernels(KernelRegistry& registry) {
   Add<MaxPoolKernel>(registry, "MaxPool");
   Add<MaxPoolGradKernel>(registry, "MaxPoolGrad");
+  Add<MaxPoolWithPositionsKernel>(registry, "_MaxPoolWithPositions");
+  Add<MaxPoolGradWithPositionsKernel>(registry, "_MaxPoolGradWithPositions");
   Add<AvgPoolKernel<false>>(registry, "AvgPool");
   Add<AvgPoolGradKernel<false>>(registry, "AvgPoolGrad", true);
   // A blocked image pools to [n, channels] in the very order of row-major, so any layout will do.

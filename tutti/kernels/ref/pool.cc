@@ -110,6 +110,65 @@ absl::Status MaxPoolGradGradRef(KernelContext& ctx) {
   return absl::OkStatus();
 }
 
+// Where the elements of x stand in the windows that hold them, counted row by row.
+class Positions {
+ public:
+  Positions(const Window& window, int64_t channels) : window_(window), channels_(channels) {}
+
+  // The position of x's element x_index in the window of y's element y_index.
+  int64_t Of(int64_t y_index, int64_t x_index) const {
+    const WindowDim& h = window_.height;
+    const WindowDim& w = window_.width;
+    const int64_t oh = y_index / channels_ / w.output % h.output;
+    const int64_t ow = y_index / channels_ % w.output;
+    const int64_t ih = x_index / channels_ / w.input % h.input;
+    const int64_t iw = x_index / channels_ % w.input;
+    return (ih - oh * h.stride + h.pad_before) * w.window + iw - ow * w.stride + w.pad_before;
+  }
+
+ private:
+  const Window& window_;
+  const int64_t channels_;
+};
+
+absl::Status MaxPoolWithPositionsRef(KernelContext& ctx) {
+  const Tensor& x = ctx.input(0);
+  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
+  const Positions positions(window, x.shape().dim(3));
+  VisitReal(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
+      ctx.output(0).data<T>()[y] = x.data<T>()[where];
+      ctx.output(1).data<uint8_t>()[y] = uint8_t(positions.Of(y, where));
+    });
+  });
+  return absl::OkStatus();
+}
+
+absl::Status MaxPoolGradWithPositionsRef(KernelContext& ctx) {
+  Tensor& dx = ctx.output(0);
+  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, dx.shape()));
+  const int64_t channels = dx.shape().dim(3);
+  const Positions positions(window, channels);
+  VisitReal(dx.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    using Acc = Accumulator<T>;
+    Zero<T>(dx);
+    std::vector<int64_t> taps;
+    ForEachWindow(
+        window, dx.shape().dim(0), channels, [&](int64_t) { taps.clear(); },
+        [&](int64_t i) { taps.push_back(i); },
+        [&](int64_t y) {
+          for (const int64_t i : taps) {
+            if (positions.Of(y, i) != ctx.input(1).data<uint8_t>()[y]) continue;
+            dx.data<T>()[i] = static_cast<T>(static_cast<Acc>(dx.data<T>()[i]) +
+                                             static_cast<Acc>(ctx.input(0).data<T>()[y]));
+          }
+        });
+  });
+  return absl::OkStatus();
+}
+
 absl::Status AvgPoolRef(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
@@ -215,6 +274,9 @@ void RegisterPoolRefKernels(KernelRegistry& registry) {
   AddFunctionKernel(registry, "MaxPool", "ref", MaxPoolRef, reals);
   AddFunctionKernel(registry, "MaxPoolGrad", "ref", MaxPoolGradRef, reals);
   AddFunctionKernel(registry, "MaxPoolGradGrad", "ref", MaxPoolGradGradRef, reals);
+  AddFunctionKernel(registry, "_MaxPoolWithPositions", "ref", MaxPoolWithPositionsRef, reals);
+  AddFunctionKernel(registry, "_MaxPoolGradWithPositions", "ref", MaxPoolGradWithPositionsRef,
+                    reals);
   AddFunctionKernel(registry, "AvgPool", "ref", AvgPoolRef, reals);
   AddShapedRef(registry, "AvgPoolGrad", AvgPoolGradRef, reals);
   AddFunctionKernel(registry, "GlobalAvgPool", "ref", GlobalAvgPoolRef, reals);
