@@ -32,8 +32,8 @@ absl::StatusOr<std::vector<Partition>> CompileWhole(const Program& program,
 absl::StatusOr<Program> OptimizePart(Program program, Device& device,
                                      const CompileOptions& options) {
   if (!options.optimize) return program;
-  constexpr Pass kPasses[] = {FuseMatrix, FuseDescent,   FuseElementwise, FuseUpdates,
-                              Prune,      ChooseLayouts, PlaceBuckets};
+  constexpr Pass kPasses[] = {FuseMatrix,  FuseDescent, KeepPositions, FuseElementwise,
+                              FuseUpdates, Prune,       ChooseLayouts, PlaceBuckets};
   return RunPasses(std::move(program), kPasses, {&device});
 }
 

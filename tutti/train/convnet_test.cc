@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
 
 #include "tutti/autodiff/gradients.h"
 #include "tutti/client/session.h"
@@ -78,6 +81,86 @@ TEST(Convnet, PassesKeepLossAndGradients) {
       }
     }
   }
+}
+
+// Values of which many are equal, with NaN and -0 among them.
+Tensor WithTies(const Shape& shape, int seed) {
+  Tensor tensor = Numbers(shape, seed);
+  for (float& value : tensor.values<float>()) {
+    const int number = int(value * 40);
+    value = number == 19   ? std::numeric_limits<float>::quiet_NaN()
+            : number == 18 ? -0.0f
+                           : float(number / 4);
+  }
+  return tensor;
+}
+
+bool SameBits(const Tensor& a, const Tensor& b) {
+  return a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
+}
+
+// What is masked before a pooling's gradient, and put by positions, is what was masked behind it.
+TEST(Convnet, PassesKeepEveryBitOfPooledGradients) {
+  RegisterCpuKernels();
+  std::mt19937 random(1);
+  const auto draw = [&](int64_t low, int64_t high) {
+    return low + int64_t(random() % uint64_t(high - low + 1));
+  };
+  for (int round = 0; round < 100; ++round) {
+    const PoolOptions options = {
+        .window = {draw(1, 3), draw(1, 3)},
+        .strides = {draw(1, 3), draw(1, 3)},
+        .padding = draw(0, 1) == 0 ? Padding::kSame : Padding::kValid,
+    };
+    const Shape shape = {draw(1, 3), draw(3, 9), draw(3, 9), draw(1, 17)};
+    Graph graph;
+    const Output x = Placeholder(graph, kFloat32, shape);
+    const Output scale = Placeholder(graph, kFloat32, {});
+    const Output before = Mul(x, scale);
+    const Output y = draw(0, 1) == 0 ? Relu(before) : Relu6(before);
+    const Output pooled = MaxPool(y, options);
+    const Output weights = Placeholder(graph, kFloat32, pooled.shape());
+    // Sometimes the pooled image is not all that reads y.
+    Output loss = Sum(Mul(pooled, weights));
+    if (draw(0, 3) == 0) loss = Add(loss, Sum(Square(y)));
+    const std::vector<Output> gradients = Gradients(loss, {x, before});
+    // A fetched gradient takes another way than one that stays inside.
+    const std::vector<Output> fetches(gradients.begin(), gradients.begin() + draw(1, 2));
+    const std::vector<Feed> feeds = {{x, WithTies(shape, round)},
+                                     {scale, Tensor::Scalar(2.0f)},
+                                     {weights, Numbers(pooled.shape(), round + 1)}};
+    Session plain(graph, {.cores_per_device = 1, .optimize = false});
+    Session session(graph, {.cores_per_device = int(draw(1, 2))});
+    const std::vector<Tensor> expected = plain.Run(feeds, fetches);
+    const std::vector<Tensor> actual = session.Run(feeds, fetches);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(SameBits(actual[i], expected[i]))
+          << "round " << round << ", fetch " << i << ": " << actual[i].ToString(100)
+          << ", expected " << expected[i].ToString(100);
+    }
+  }
+}
+
+// The first convolution's result, by far the largest value, is dead when its gradient is made.
+TEST(Convnet, AConvolutionThatIsPooledDiesBeforeItsGradientIsMade) {
+  RegisterCpuKernels();
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {8, 28, 28, 1});
+  const Output filter = Placeholder(graph, kFloat32, {3, 3, 1, 32});
+  const Output image = Relu(Conv2D(x, filter));
+  const Output loss = Sum(Square(MaxPool(image)));
+  const std::vector<Output> fetches = Gradients(loss, {filter});
+  const std::vector<Feed> feeds = {{x, Numbers(x.shape(), 1)},
+                                   {filter, Numbers(filter.shape(), 2)}};
+  const auto bytes = [&](bool optimize) {
+    Session session(graph, {.cores_per_device = 1, .optimize = optimize});
+    RunTrace trace;
+    session.Run(feeds, fetches, {}, {.trace = true, .trace_result = &trace});
+    return trace.arena_bytes;
+  };
+  const int64_t image_bytes = image.shape().elements() * 4;
+  EXPECT_GE(bytes(false), 2 * image_bytes);
+  EXPECT_LT(bytes(true), 2 * image_bytes);
 }
 
 }  // namespace

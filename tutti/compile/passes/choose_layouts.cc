@@ -21,11 +21,21 @@
 namespace tutti {
 namespace {
 
+// The dtype of the positions that _MaxPoolWithPositions makes, which are shaped like an image.
+constexpr DType kPositions = kUInt8;
+
 // Kernels that take images (rank 4) row-major or with channels in blocks, all of them alike.
 bool FollowsImages(const Node& node) {
-  static const std::unordered_set<std::string> ops = {
-      "AvgPool",       "AvgPoolGrad",       "BiasAdd", "BiasAddGrad",
-      "GlobalAvgPool", "GlobalAvgPoolGrad", "MaxPool", "MaxPoolGrad"};
+  static const std::unordered_set<std::string> ops = {"AvgPool",
+                                                      "AvgPoolGrad",
+                                                      "BiasAdd",
+                                                      "BiasAddGrad",
+                                                      "GlobalAvgPool",
+                                                      "GlobalAvgPoolGrad",
+                                                      "MaxPool",
+                                                      "MaxPoolGrad",
+                                                      "_MaxPoolWithPositions",
+                                                      "_MaxPoolGradWithPositions"};
   return ops.contains(node.op()) && KernelDType(node) == kFloat32;
 }
 
@@ -110,7 +120,7 @@ class LayoutChooser {
     if (Fetched(node)) return;
     const bool images = FollowsImages(node);
     const auto takes = [&](const ValueType& type) {
-      if (type.dtype != kFloat32) return false;
+      if (type.dtype != kFloat32 && !(images && type.dtype == kPositions)) return false;
       return images ? type.shape.rank() == 4 : type.shape == node.type(0).shape;
     };
     std::map<std::string, int64_t> votes;
@@ -128,6 +138,10 @@ class LayoutChooser {
     Layout best;
     for (const auto& [tag, count] : votes) {
       if (!tag.empty() && count >= votes[""]) best = Layout(tag);
+    }
+    // Nothing reorders the positions of maxima: they lie as the pooling left them.
+    for (const Output& input : inputs) {
+      if (images && input.dtype() == kPositions) best = LayoutIs(input);
     }
     if (best.row_major()) return;
     for (size_t i = 0; i < inputs.size(); ++i) {

@@ -106,6 +106,36 @@ fetch q
   EXPECT_THAT(text, Not(HasSubstr("reorder_1")));
 }
 
+// The positions of maxima lie as the pooling left them; dy comes to them.
+TEST(ChooseLayouts, AGradientFollowsThePositionsOfItsPooling) {
+  const std::string program = R"(
+x = Placeholder() {dtype=float32, shape=[2, 4, 4, 8]}
+dy = Placeholder() {dtype=float32, shape=[2, 2, 2, 8]}
+a = TestConv(x)
+b = TestConv(dy)
+p = _MaxPoolWithPositions(SOURCE)
+g = _MaxPoolGradWithPositions(GRADIENT, p:1) {x_shape=[2, 4, 4, 8]}
+y = TestPlain(g)
+feed x
+feed dy
+fetch y
+)";
+  const auto with = [&](const std::string& source, const std::string& gradient) {
+    std::string text = program;
+    text.replace(text.find("SOURCE"), 6, source);
+    text.replace(text.find("GRADIENT"), 8, gradient);
+    return After(text);
+  };
+  const std::string blocked = with("a", "dy");
+  EXPECT_THAT(blocked, HasSubstr("_input_layouts=strings [\"aDbc8d\"], _output_layouts=strings "
+                                 "[\"aDbc8d\", \"aDbc8d\"]"));
+  EXPECT_THAT(blocked, HasSubstr("g = _MaxPoolGradWithPositions(dy/reorder, p:1) "
+                                 "{_input_layouts=strings [\"aDbc8d\", \"aDbc8d\"], "
+                                 "_output_layouts=strings [\"aDbc8d\"]"));
+  const std::string row_major = with("x", "b");
+  EXPECT_THAT(row_major, HasSubstr("g = _MaxPoolGradWithPositions(b/reorder, p:1) {x_shape="));
+}
+
 TEST(ChooseLayouts, SpreadOperandsForceRowMajor) {
   const std::string text = After(R"(
 x = Placeholder() {dtype=float32, shape=[2, 4, 4, 8]}

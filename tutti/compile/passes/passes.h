@@ -19,6 +19,7 @@ absl::StatusOr<Program> Simplify(const Program& program, const PassContext& cont
 absl::StatusOr<Program> MergeCommon(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseMatrix(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseDescent(const Program& program, const PassContext& context);
+absl::StatusOr<Program> KeepPositions(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseElementwise(const Program& program, const PassContext& context);
 absl::StatusOr<Program> FuseUpdates(const Program& program, const PassContext& context);
 absl::StatusOr<Program> ChooseLayouts(const Program& program, const PassContext& context);
