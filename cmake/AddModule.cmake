@@ -73,6 +73,8 @@ function(add_module name)
       ${name}_test
       DISCOVERY_MODE PRE_TEST
       TEST_PREFIX "${name}/"
+      # Values without a printer would print their bytes, other ones in each run.
+      NO_PRETTY_VALUES
       PROPERTIES TIMEOUT 300 LABELS "${name}")
   endif()
 endfunction()

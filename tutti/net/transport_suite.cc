@@ -20,7 +20,7 @@ std::string Message(const absl::Status& status) { return std::string(MessageOf(s
 
 }  // namespace
 
-void FormatTo(const TransportCase& test_case, std::ostream* stream) { *stream << test_case.name; }
+void PrintTo(const TransportCase& test_case, std::ostream* stream) { *stream << test_case.name; }
 
 void Watched::Done(const absl::Status& status) {
   EXPECT_FALSE(done_) << "Done twice";

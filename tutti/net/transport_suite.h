@@ -23,7 +23,7 @@ struct TransportCase {
   // The transports of a job of so many ranks, all in this process. An empty list is a failure.
   std::function<std::vector<std::unique_ptr<Transport>>(int ranks)> make;
 };
-void FormatTo(const TransportCase& test_case, std::ostream* stream);
+void PrintTo(const TransportCase& test_case, std::ostream* stream);
 
 // A request that remembers what happened to it, and checks what Request promises.
 class Watched final : public Request {
