@@ -5,7 +5,7 @@ import statistics
 from harness import collective_network
 from harness import collective_plan as plan
 from harness.collective_comparison import HOPELESS, MODES, median
-from harness.report import QUIET_SHARE, table, verdict
+from harness.report import QUIET_SHARE, head, table, verdict
 
 LABELS = {peer.key: peer.label for peer in plan.PEERS}
 
@@ -184,13 +184,7 @@ SECTION = """## All-reduce
 Processes on one host, float32, sum. Every call is preceded by a barrier, which is not timed; the slowest rank's time of a call counts, then the median over the calls of a job, then the median over the rounds.
 Rates are GB/s of data reduced: bytes of one rank divided by the time; sizes are powers of 1024. Registered memory is what training uses; ordinary memory costs one more copy.
 
-| | |
-|---|---|
-| commit | {commit} |
-| machine | cores: {machine[cores]}, {machine[SIMD]}, {machine[memory]}, {machine[system]} |
-| peers | {versions} |
-| run | {machine[date]}; {rounds} rounds of {seconds:g} s a size, {minutes:.0f} minutes in all; load before it: {machine[load]} |
-
+{head}
 B is what two threads reach with `a = b = a + b` on two arrays of that size in huge pages, 16 bytes an element, the best of several turns, measured right before and right after Tutti in each round (the higher of the two counts, since a shared machine's memory is not equally fast at all times); B/2N is the most that N ranks can reach, since each element is read from N buffers and stored into N. The share is taken round by round, then the median.
 {disturbance}
 {rates}
@@ -224,10 +218,8 @@ def section(result):
     failures = "".join(f"- {text}\n" for text in result["failures"])
     versions = ", ".join(f"{LABELS[key]} {text}" for key, text in result["versions"].items())
     return SECTION.format(
-        commit=result["commit"], machine=result["machine"], versions=versions,
-        rounds=result["rounds"], seconds=result["seconds"],
-        minutes=result.get("run_seconds", 0) / 60, rates=rates_section(result),
-        disturbance=disturbance(result),
+        head=head(result, versions, each="size", libraries=False),
+        rates=rates_section(result), disturbance=disturbance(result),
         small=small_section(result), tcp=tcp_section(result), libraries=libraries_section(result),
         modes=MODES, hopeless=HOPELESS,
         network=collective_network.section(result.get("network")),

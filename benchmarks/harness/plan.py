@@ -53,12 +53,15 @@ STARTUP_TARGET_MS = 50.0
 
 @dataclasses.dataclass(frozen=True)
 class Peer:
-    """One process per number of threads. `environment` is added to that of this process."""
+    """A framework, run by peers/<install>_peer.py, or by `script` where it trains with others.
+    `environment` is added to that of this process."""
     key: str
     label: str
-    install: str  # the virtual environment; its script is peers/<install>_peer.py
+    install: str  # the virtual environment
     modes: tuple
     cnn_modes: tuple = ()
+    strategy: str = ""  # how it trains with others
+    script: str = ""
     environment: tuple = ()
     # Not how the framework comes: shown beside the others, but no target was set against it.
     tuned: bool = False

@@ -258,6 +258,21 @@ def disturbance(result):
             "machine. No round was left out.")
 
 
+def head(result, peers, each="measurement", libraries=True):
+    """The table over a page's figures: what ran, on what, and for how long."""
+    machine, minutes = result["machine"], result.get("run_seconds", 0) / 60
+    rows = [("commit", result["commit"]),
+            ("machine", f"cores: {machine['cores']}, {machine['SIMD']}, {machine['memory']}, "
+                        f"{machine['system']}"),
+            ("libraries", machine["libraries"]),
+            ("peers", peers),
+            ("run", f"{machine['date']}; {result['rounds']} rounds of {result['seconds']:g} s a "
+                    f"{each}, {minutes:.0f} minutes in all; load before it: {machine['load']}")]
+    body = "".join(f"| {name} | {text} |\n" for name, text in rows
+                   if libraries or name != "libraries")
+    return "| | |\n|---|---|\n" + body
+
+
 def versions(result):
     parts = []
     for key, info in result["peers"].items():
@@ -272,14 +287,7 @@ PAGE = """# Benchmarks
 
 Written by `benchmarks/compare`; do not edit. Tutti and its peers ran in one run, in turns.
 
-| | |
-|---|---|
-| commit | {commit} |
-| machine | cores: {machine[cores]}, {machine[SIMD]}, {machine[memory]}, {machine[system]} |
-| libraries | {machine[libraries]} |
-| peers | {versions} |
-| run | {machine[date]}; {rounds} rounds of {seconds:g} s a measurement, {minutes:.0f} minutes in all; load before it: {machine[load]} |
-
+{head}
 ## Training steps
 Forward, backward and SGD update. Times are the median over the rounds of the median step; the ratio is that of these medians, with its lowest and highest round behind it.
 The best peer is the quickest of all peers' modes. {disturbance}
@@ -332,10 +340,8 @@ Noise: on a shared machine the same program differs from one minute to the next,
 def page(result):
     failures = "".join(f"- {text}\n" for text in result["failures"])
     return PAGE.format(
-        commit=result["commit"], machine=result["machine"], versions=versions(result),
-        rounds=result["rounds"], seconds=result["seconds"],
-        minutes=result.get("run_seconds", 0) / 60, steps=step_section(result),
-        disturbance=disturbance(result), losses=losses_section(result), modes=modes_section(result), limits=limits_section(result),
-        rates=rate_section(result), peak=peak_section(result), peak_batch=plan.PEAK_BATCH,
+        head=head(result, versions(result)), steps=step_section(result),
+        disturbance=disturbance(result), losses=losses_section(result),
+        modes=modes_section(result), limits=limits_section(result), rates=rate_section(result), peak=peak_section(result), peak_batch=plan.PEAK_BATCH,
         engine=engine_section(result),
         failures=f"## What did not run\n{failures}\n" if failures else "")

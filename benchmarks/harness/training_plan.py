@@ -2,6 +2,8 @@
 
 import dataclasses
 
+from harness.plan import Peer
+
 WORKERS = 2  # each on a core of its own
 
 
@@ -22,31 +24,13 @@ MODELS = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Peer:
-    """A framework. Alone it is peers/<install>_peer.py, with others `script`, in the same modes."""
-    key: str
-    label: str
-    strategy: str
-    install: str  # the virtual environment
-    script: str
-    modes: tuple
-    cnn_modes: tuple = ()
-    environment: tuple = ()
-    # Not how the framework comes: shown beside the others, but no target was set against it.
-    tuned: bool = False
-
-    def modes_of(self, model):
-        return self.modes + (self.cnn_modes if model == "cnn" else ())
-
-
 PEERS = (
-    Peer("torch", "PyTorch", "DistributedDataParallel, Gloo", "torch", "torch_ddp_peer.py",
-         ("eager", "compile"), ("channels-last",)),
-    Peer("tensorflow", "TensorFlow", "MultiWorkerMirroredStrategy", "tensorflow",
-         "tensorflow_multiworker_peer.py", ("function",)),
-    Peer("tensorflow-onednn", "TensorFlow", "MultiWorkerMirroredStrategy", "tensorflow",
-         "tensorflow_multiworker_peer.py", ("function, oneDNN",),
+    Peer("torch", "PyTorch", "torch", ("eager", "compile"), ("channels-last",),
+         strategy="DistributedDataParallel, Gloo", script="torch_ddp_peer.py"),
+    Peer("tensorflow", "TensorFlow", "tensorflow", ("function",),
+         strategy="MultiWorkerMirroredStrategy", script="tensorflow_multiworker_peer.py"),
+    Peer("tensorflow-onednn", "TensorFlow", "tensorflow", ("function, oneDNN",),
+         strategy="MultiWorkerMirroredStrategy", script="tensorflow_multiworker_peer.py",
          environment=(("TF_ENABLE_ONEDNN_OPTS", "1"),), tuned=True),
 )
 

@@ -4,7 +4,7 @@ import statistics
 
 from harness import training_network as network
 from harness import training_plan as plan
-from harness.report import disturbance, spread, table, verdict, versions
+from harness.report import disturbance, head, spread, table, verdict, versions
 
 TUTTI = "tutti"
 PEERS = {peer.key: peer for peer in plan.PEERS}
@@ -148,14 +148,7 @@ SECTION = """## Training with {workers} workers
 Workers of one core each on one host; float32, SGD, numbers made up in memory. Figures are samples a second over all workers, the median over the rounds; ratios are those of medians, with the lowest and the highest round behind them.
 The best peer is the quickest of all peers' modes: {strategies}. {disturbance}
 
-| | |
-|---|---|
-| commit | {commit} |
-| machine | cores: {machine[cores]}, {machine[SIMD]}, {machine[memory]}, {machine[system]} |
-| libraries | {machine[libraries]} |
-| peers | {versions} |
-| run | {machine[date]}; {rounds} rounds of {seconds:g} s a measurement, {minutes:.0f} minutes in all; load before it: {machine[load]} |
-
+{head}
 {speed}
 A tuned peer is TensorFlow with `TF_ENABLE_ONEDNN_OPTS=1`, which is off by default on processors like this one. It is named where it beats every peer as it comes.
 
@@ -191,9 +184,8 @@ def section(result):
     strategies = dict.fromkeys(f"{p.label} {p.strategy}" for p in plan.PEERS
                                if p.key in result["peers"])
     return SECTION.format(
-        workers=plan.WORKERS, commit=result["commit"], machine=result["machine"],
-        versions=versions(result), rounds=result["rounds"], seconds=result["seconds"],
-        minutes=result.get("run_seconds", 0) / 60, strategies="; ".join(strategies),
+        workers=plan.WORKERS, head=head(result, versions(result)),
+        strategies="; ".join(strategies),
         disturbance=disturbance(result), speed=speed_section(result),
         efficiency=efficiency_section(result), misses=misses_section(result),
         gain=gain_section(result),
