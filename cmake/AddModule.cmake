@@ -14,6 +14,8 @@
 # (it is not installed and not part of tutti::tutti). Without SOURCES the module is header-only.
 #
 # add_program(NAME SOURCES ... DEPENDS ... LIBRARIES ... [INSTALL]) makes an executable in <build>/bin.
+# add_program_test(TEST PROGRAM REGEX text [CODE 2] [TIMEOUT 60] [ARGUMENTS ...]) runs such a program,
+# which must print what REGEX describes and exit with CODE, 0 by default. TEST is folder/name.
 # add_fuzzer(NAME SOURCES ... DEPENDS ...) makes a libFuzzer program, in the preset `fuzz` only.
 
 include(GoogleTest)
@@ -105,6 +107,26 @@ function(add_program name)
   if(arg_INSTALL)
     install(TARGETS ${target} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
+endfunction()
+
+function(add_program_test test program)
+  cmake_parse_arguments(PARSE_ARGV 2 arg "" "REGEX;CODE;TIMEOUT" "ARGUMENTS")
+  if(NOT arg_REGEX OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "add_program_test(${test}): no REGEX, or unknown arguments: "
+                        "${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  if(NOT DEFINED arg_CODE)
+    set(arg_CODE 0)
+  endif()
+  if(NOT DEFINED arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  get_filename_component(label "${test}" DIRECTORY)
+  add_test(NAME ${test}
+    COMMAND ${CMAKE_COMMAND} -DCODE=${arg_CODE} "-DREGEX=${arg_REGEX}"
+            -P ${PROJECT_SOURCE_DIR}/cmake/expect_output.cmake --
+            $<TARGET_FILE:${program}_program> ${arg_ARGUMENTS})
+  set_tests_properties(${test} PROPERTIES TIMEOUT ${arg_TIMEOUT} LABELS "${label}")
 endfunction()
 
 function(add_fuzzer name)
