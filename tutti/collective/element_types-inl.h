@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "hwy/highway.h"
+#include "tutti/collective/communicator.h"
 #include "tutti/tensor/float16.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -163,6 +164,22 @@ struct GreatestOf {
     }
   }
 };
+
+// Calls `function` with the operation of a reduction: function(SumOf()). A mean is a sum here.
+template <class Function>
+void WithOperation(Reduction reduction, const Function& function) {
+  switch (reduction) {
+    case Reduction::kSum:
+    case Reduction::kMean:
+      return function(SumOf());
+    case Reduction::kMin:
+      return function(LeastOf());
+    case Reduction::kMax:
+      return function(GreatestOf());
+    case Reduction::kProduct:
+      return function(ProductOf());
+  }
+}
 
 }  // namespace HWY_NAMESPACE
 }  // namespace tutti::collective

@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "tutti/collective/execute.h"
+
 namespace tutti::collective {
 namespace {
 
@@ -444,8 +446,7 @@ std::string FindUnordered(const Schedule& schedule) {
       const Step& step = schedule.steps[size_t(rank)][size_t(i)];
       for (const Access& access : AccessesOf(schedule, rank, step)) {
         touches[{access.owner, access.piece}].push_back(
-            {order.Of(rank, i), access.writes,
-             fmt::format("rank {}, step {} ({})", rank, i, ToText(step))});
+            {order.Of(rank, i), access.writes, Describe(schedule, rank, i)});
       }
     }
   }

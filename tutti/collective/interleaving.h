@@ -7,8 +7,8 @@
 
 #include "tutti/collective/schedule.h"
 
-// A second opinion on schedules, for tests: it shares no code with the verifier but MustWait, and
-// is written to be read, not to be fast.
+// A second opinion on schedules, for tests: it shares no code with the verifier but MustWait and
+// what names a step, and is written to be read, not to be fast.
 namespace tutti::collective {
 
 // Plays the schedule once, with steps starting and ending in random order as the rules allow. Every

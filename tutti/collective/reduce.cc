@@ -140,17 +140,9 @@ void ReduceWith(const Arrays& arrays, int64_t count, Factor factor) {
 
 template <class Element>
 void ReduceElements(Reduction reduction, const Arrays& arrays, int64_t count, Factor factor) {
-  switch (reduction) {
-    case Reduction::kSum:
-    case Reduction::kMean:
-      return ReduceWith<Element, SumOf>(arrays, count, factor);
-    case Reduction::kMin:
-      return ReduceWith<Element, LeastOf>(arrays, count, factor);
-    case Reduction::kMax:
-      return ReduceWith<Element, GreatestOf>(arrays, count, factor);
-    case Reduction::kProduct:
-      return ReduceWith<Element, ProductOf>(arrays, count, factor);
-  }
+  WithOperation(reduction, [&](auto operation) {
+    ReduceWith<Element, decltype(operation)>(arrays, count, factor);
+  });
 }
 
 void Reduce(Reduction reduction, DType dtype, const void* const* sources, int n_sources,

@@ -68,28 +68,16 @@ void Unpack16(Wire wire, const uint16_t* packed, float* target, int64_t count) {
   }
 }
 
-template <class From>
-void UnpackReduceFrom(Reduction reduction, const uint16_t* packed, float* target, int64_t count) {
-  switch (reduction) {
-    case Reduction::kSum:
-    case Reduction::kMean:
-      return ConvertReduceLoop<From, SumOf>(packed, target, count);
-    case Reduction::kMin:
-      return ConvertReduceLoop<From, LeastOf>(packed, target, count);
-    case Reduction::kMax:
-      return ConvertReduceLoop<From, GreatestOf>(packed, target, count);
-    case Reduction::kProduct:
-      return ConvertReduceLoop<From, ProductOf>(packed, target, count);
-  }
-}
-
 void UnpackReduce16(Reduction reduction, Wire wire, const uint16_t* packed, float* target,
                     int64_t count) {
-  if (wire == Wire::kBFloat16) {
-    UnpackReduceFrom<BFloat16Element>(reduction, packed, target, count);
-  } else {
-    UnpackReduceFrom<Float16Element>(reduction, packed, target, count);
-  }
+  WithOperation(reduction, [&](auto operation) {
+    using Op = decltype(operation);
+    if (wire == Wire::kBFloat16) {
+      ConvertReduceLoop<BFloat16Element, Op>(packed, target, count);
+    } else {
+      ConvertReduceLoop<Float16Element, Op>(packed, target, count);
+    }
+  });
 }
 
 }  // namespace
