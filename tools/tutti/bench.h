@@ -12,6 +12,7 @@ struct BenchOptions {
   double seconds = 2;      // how long to measure, about
   std::string model = "";  // step, peak: empty for all
   int64_t batch = 0;       // 0: the model's own
+  bool list = false;       // peak: every value that is alive at the peak
 };
 
 // Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; and the
@@ -22,7 +23,8 @@ void BenchNull(const BenchOptions& options);
 void BenchStep(const BenchOptions& options);
 
 // What a step of the CNN (or another model) at batch 256 takes: the bytes of its tensors (planned
-// memory, variables and feeds), and by how much the process grew.
+// memory, variables and feeds), and by how much the process grew. With `list` also every value that
+// lies in planned memory when most does, the largest first.
 void BenchPeak(const BenchOptions& options);
 
 // The machine's limits: floating-point rate of a large MatMul, bandwidth of a triad a = b + s * c.

@@ -93,6 +93,15 @@ void BenchPeak(const BenchOptions& options) {
          options.json);
   Report({"peak", what + ", process", double(PeakResidentBytes() - before) * mega, "MB"},
          options.json);
+  if (!options.list) return;
+  for (const PeakTrace& peak : trace.peaks) {
+    int64_t alive = 0;
+    for (const auto& value : peak.values) alive += value.bytes;
+    Report({"peak", what + ", alive at " + peak.node, double(alive) * mega, "MB"}, options.json);
+    for (const auto& [value, bytes] : peak.values) {
+      Report({"alive", value, double(bytes) * mega, "MB"}, options.json);
+    }
+  }
 }
 
 void StartupChild() {

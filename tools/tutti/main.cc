@@ -140,6 +140,7 @@ int Main(int argc, char** argv) {
   step->callback([&] { BenchStep(options); });
   CLI::App* peak = bench->add_subcommand("peak", "Memory of a training step (cnn, batch 256)");
   add_model(peak);
+  peak->add_flag("--list", options.list, "Also what is alive at the peak, the largest first");
   peak->callback([&] { BenchPeak(options); });
   bench->add_subcommand("gemm", "Floating-point rate of a large matrix product")->callback([&] {
     BenchGemm(options);

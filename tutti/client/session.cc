@@ -103,6 +103,13 @@ void Session::RunInto(std::span<const Feed> feeds, std::span<const Output> fetch
   Await([&](auto done) { state_->master->Run(request, done); });
   if (!options.trace) return;
   options.trace_result->arena_bytes = trace.arena_bytes;
+  options.trace_result->peaks.clear();
+  for (PeakRecord& peak : trace.peaks) {
+    PeakTrace& to = options.trace_result->peaks.emplace_back();
+    to.device = std::move(peak.device);
+    to.node = std::move(peak.node);
+    for (auto& [name, bytes] : peak.values) to.values.push_back({std::move(name), bytes});
+  }
   options.trace_result->nodes.clear();
   for (NodeRecord& node : trace.nodes) {
     options.trace_result->nodes.push_back({std::move(node.name), std::move(node.op),

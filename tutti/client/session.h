@@ -30,11 +30,24 @@ struct NodeTrace {
   int64_t bytes = 0;  // of its outputs
 };
 
+// What lies in the planned memory of a device while the node runs at which most does: values by the
+// names of the nodes that wrote them, the largest first, and "NAME (scratch)".
+struct PeakTrace {
+  struct Value {
+    std::string name;
+    int64_t bytes = 0;
+  };
+  std::string device;
+  std::string node;
+  std::vector<Value> values;
+};
+
 // The nodes of a traced run in the order in which they started. Nodes in the bodies of If and While
 // stand there each time they ran, inside the time of their If or While.
 struct RunTrace {
   std::vector<NodeTrace> nodes;
-  int64_t arena_bytes = 0;  // planned memory of the step
+  int64_t arena_bytes = 0;       // planned memory of the step
+  std::vector<PeakTrace> peaks;  // of each device, without the bodies of If and While
   // Writes Chrome trace JSON (chrome://tracing, Perfetto). Throws Error when the file cannot be
   // written.
   void WriteChromeTrace(const std::string& path) const;

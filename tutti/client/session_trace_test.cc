@@ -10,6 +10,7 @@
 
 #include "tutti/base/error.h"
 #include "tutti/client/session.h"
+#include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/shape.h"
@@ -67,6 +68,21 @@ TEST_F(SessionTraceTest, NamesEveryNodeInTheOrderOfTheStarts) {
   EXPECT_EQ(trace.nodes[0].device, "/job:local/task:0/cpu:0");
   EXPECT_EQ(trace.nodes[0].bytes, 12);
   EXPECT_GT(trace.arena_bytes, 0);
+}
+
+TEST_F(SessionTraceTest, TellsWhatIsAliveAtThePeak) {
+  const Output wide = Concat({x_, x_, x_, x_}, 0, "wide");
+  const Output y = Exp(Neg(Concat({wide, wide}, 0, "wider")));
+  Session session(graph_, {.optimize = false});
+  const RunTrace trace = Trace(session, {{x_, value_}}, y);
+  ASSERT_EQ(trace.peaks.size(), 1u);
+  EXPECT_EQ(trace.peaks[0].device, "/job:local/task:0/cpu:0");
+  EXPECT_EQ(trace.peaks[0].node, "wider");
+  ASSERT_EQ(trace.peaks[0].values.size(), 2u);
+  EXPECT_EQ(trace.peaks[0].values[0].name, "wider");
+  EXPECT_EQ(trace.peaks[0].values[0].bytes, 96);
+  EXPECT_EQ(trace.peaks[0].values[1].name, "wide");
+  EXPECT_EQ(trace.peaks[0].values[1].bytes, 48);
 }
 
 TEST_F(SessionTraceTest, MergesDevicesByTime) {

@@ -243,6 +243,7 @@ struct LocalWorker::Step {
     if (request.trace != nullptr) {
       std::lock_guard lock(mutex);
       request.trace->arena_bytes += int64_t(plan.arena_bytes());
+      request.trace->peaks.push_back(RecordPeak(plan));
       std::move(records.begin(), records.end(), std::back_inserter(request.trace->nodes));
     }
     instance->EndRun();

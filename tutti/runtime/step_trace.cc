@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tutti/compile/memory_peak.h"
 #include "tutti/device/device.h"
 
 namespace tutti {
@@ -20,6 +21,17 @@ void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
     records.push_back({node.node->name(), node.node->op(), plan.device->name(), timing.start_nanos,
                        timing.end_nanos, bytes});
   }
+}
+
+PeakRecord RecordPeak(const StepPlan& plan) {
+  const MemoryPeak peak = PeakOf(plan);
+  PeakRecord record = {.device = plan.device->name()};
+  if (peak.node != nullptr) record.node = peak.node->name();
+  for (const LiveBytes& live : peak.live) {
+    record.values.push_back(
+        {live.node->name() + (live.scratch ? " (scratch)" : ""), int64_t(live.bytes)});
+  }
+  return record;
 }
 
 void SortFromStart(int64_t start_nanos, std::vector<NodeRecord>& records) {

@@ -19,10 +19,22 @@ struct NodeRecord {
   int64_t bytes = 0;
 };
 
+// What lies in a device's planned memory while the node runs at which most does.
+struct PeakRecord {
+  struct Value {
+    std::string name;
+    int64_t bytes = 0;
+  };
+  std::string device;
+  std::string node;
+  std::vector<Value> values;  // the largest first
+};
+
 // What the nodes of a step did, those in the bodies of If and While included: each time they ran.
 struct StepTrace {
   std::vector<NodeRecord> nodes;
   int64_t arena_bytes = 0;
+  std::vector<PeakRecord> peaks;  // of each device
 };
 
 // When a node of a plan ran.
@@ -35,6 +47,9 @@ struct NodeTiming {
 // Adds what the timings of a run of `plan` tell.
 void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
                    std::vector<NodeRecord>& records);
+
+// The peak of `plan`. Scratch has the name of its node, with "(scratch)" behind.
+PeakRecord RecordPeak(const StepPlan& plan);
 
 // Makes times count from `start_nanos` on, and puts the records in the order of their starts.
 void SortFromStart(int64_t start_nanos, std::vector<NodeRecord>& records);
