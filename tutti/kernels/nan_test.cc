@@ -75,6 +75,34 @@ TEST(NaN, StaysInElementwiseOps) {
   }
 }
 
+// Peers differ here; see activation.h for whom we follow.
+TEST(NaN, HasTheGradientsThatActivationsPromise) {
+  const Tensor gradient = With(Numbers({19}), 2, 3.0f);
+  const Tensor y = With(With(Numbers({19}), 2, kNaN), 18, kNaN);  // in a vector, and in the tail
+  struct Promise {
+    std::string op;
+    AttrList attrs;
+    double slope;  // what the gradient is multiplied with
+  };
+  const Promise promises[] = {
+      {"ReluGrad", {}, 0},        {"Relu6Grad", {}, 0},
+      {"SigmoidGrad", {}, kNaN},  {"LeakyReluGrad", {{"alpha", 0.25}}, 0.25},
+      {"TanhGrad", {}, kNaN},     {"EluGrad", {{"alpha", 1.0}}, kNaN},
+      {"SoftplusGrad", {}, kNaN}, {"GeluGrad", {}, kNaN},
+  };
+  for (const KernelChoice choice : {KernelChoice::kReference, KernelChoice::kCpuOnly}) {
+    for (const Promise& promise : promises) {
+      const Tensor result = ResultOf(choice, promise.op, {gradient, y}, promise.attrs);
+      for (const int64_t i : {2, 18}) {
+        const float actual = result.data<float>()[i];
+        const float expected = float(promise.slope) * gradient.data<float>()[i];
+        EXPECT_TRUE(actual == expected || (std::isnan(actual) && std::isnan(expected)))
+            << promise.op << " at " << i << ": " << actual << ", expected " << expected;
+      }
+    }
+  }
+}
+
 const char* const kActivations[] = {"", "Relu", "Relu6", "Tanh", "Sigmoid", "Gelu"};
 
 // What a fused node stands for, by the reference kernels.

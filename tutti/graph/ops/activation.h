@@ -23,7 +23,9 @@ struct GeluOptions {
 Output Gelu(Input x, const GeluOptions& options = {}, std::string_view name = "");
 
 // What autodiff builds: `gradient` times the derivative, at the function's result y or, where that
-// does not tell, at its argument x. `gradient` has the shape of the other input.
+// does not tell, at its argument x. `gradient` has the shape of the other input. At NaN, Relu and
+// Relu6 pass nothing on and LeakyRelu alpha * gradient, as in TensorFlow and JAX (PyTorch passes
+// Relu's gradient on, and Relu6's in some elements); the others give NaN.
 Output ReluGrad(Input gradient, Input y, std::string_view name = "");
 Output Relu6Grad(Input gradient, Input y, std::string_view name = "");
 Output LeakyReluGrad(Input gradient, Input y, double alpha, std::string_view name = "");
