@@ -63,8 +63,9 @@ class RegisteredMemory {
 };
 
 // Moves bytes between the ranks of one job, as one of them sees it. Messages of one tag are matched
-// one to one; a message may arrive before its Receive is posted (small ones are kept, large ones
-// wait at the sender); different tags do not hold each other up.
+// one to one; a message may arrive before its Receive is posted (small ones are kept, large ones,
+// and small ones of a rank that is far ahead, wait at the sender); different tags do not hold each
+// other up.
 //
 // Not thread-safe, except where said: the engine calls it under its lock, from whichever thread
 // makes progress. Nothing blocks but Wait.

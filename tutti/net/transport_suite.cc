@@ -191,6 +191,41 @@ TEST_P(TransportSuite, TakesMoreThanAReceiverReads) {
   }
 }
 
+// More small messages than a receiver keeps: the rest waits at the sender, and goes on when the
+// receiver has taken some.
+TEST_P(TransportSuite, WaitsWhereASenderIsFarAhead) {
+  Make(2);
+  constexpr uint32_t kMessages = 40'000;
+  constexpr size_t kBytes = 2000;
+  constexpr size_t kMostKept = size_t{64} << 20;
+  static_assert(kMessages * kBytes > kMostKept);
+  const std::vector<std::byte> data = Pattern(kMessages + kBytes, 6);
+  const auto message = [&](uint32_t i) { return ConstBytes(data).subspan(i, kBytes); };
+  const auto tag = [](uint32_t i) { return Tag{3, i / 8}; };  // of those of a tag some will wait
+  std::deque<Watched> sends(kMessages);
+  for (uint32_t i = 0; i < kMessages; ++i) at(0).Send(1, tag(i), message(i), &sends[i]);
+  for (int still = 0; still < 1000; ++still) {
+    if (at(0).Progress() | at(1).Progress()) still = 0;
+  }
+  const auto sent = std::ranges::count_if(sends, &Watched::done);
+  EXPECT_GT(sent, 0);
+  EXPECT_LE(static_cast<size_t>(sent) * kBytes, kMostKept);
+  for (uint32_t first = 0; first < kMessages; first += 8) {
+    std::deque<Watched> receives(8);
+    for (Watched& receive : receives) at(1).Receive(0, tag(first), nullptr, kBytes, &receive);
+    ASSERT_TRUE(Drive([&] { return std::ranges::all_of(receives, &Watched::done); }));
+    for (uint32_t i = 0; i < 8; ++i) {
+      ASSERT_TRUE(receives[i].status().ok()) << receives[i].status();
+      ASSERT_TRUE(std::ranges::equal(receives[i].taken(), message(first + i))) << first + i;
+    }
+  }
+  ASSERT_TRUE(Drive([&] { return std::ranges::all_of(sends, &Watched::done); }));
+  Watched next;
+  at(0).Send(1, {4, 0}, message(0), &next);
+  EXPECT_TRUE(Drive([&] { return next.done(); })) << "it still waits for the receiver";
+  EXPECT_TRUE(next.status().ok()) << next.status();
+}
+
 TEST_P(TransportSuite, SendsToItself) {
   Make(2);
   for (size_t size : {0u, 30u, 8'000u, 500'000u}) {

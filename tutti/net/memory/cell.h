@@ -18,6 +18,7 @@ enum class CellKind : uint8_t {
   kPiece = 6,  // a part of such a message: Piece
   kTaken = 7,  // the part has been read: Taken
   kAck = 8,    // an offered message has been read, or refused: Ack
+  kRead = 9,   // of the whole messages so much has been taken so far: Read
 };
 
 struct CellHeader {
@@ -65,6 +66,10 @@ struct Ack {
   uint64_t send;
   uint64_t refused;   // 0: read; 1: the receiver expected another length
   uint64_t expected;  // that length
+};
+
+struct Read {
+  uint64_t taken;  // as tutti/net/eager_window.h counts
 };
 
 // How many cells a message takes.

@@ -17,8 +17,10 @@ constexpr size_t kMostEagerBytes = 8 << 10;
 
 }  // namespace
 
-Link::Link(int peer, const Mailbox& theirs, int writer, const RingView& from_peer)
+Link::Link(int peer, const Mailbox& theirs, int writer, const RingView& from_peer, uint64_t window)
     : in(from_peer),
+      ahead(window),
+      taken(window),
       peer_(peer),
       out_(theirs.ring(writer)),
       bell_(&theirs.doorbell()),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tutti/net/eager_window.h"
 #include "tutti/net/memory/mailbox.h"
 #include "tutti/net/transport.h"
 
@@ -20,8 +21,8 @@ namespace tutti::net::memory {
 class Link {
  public:
   // The peer's mailbox, in which this rank writes ring `writer`; and the ring of the own mailbox
-  // into which the peer writes.
-  Link(int peer, const Mailbox& theirs, int writer, const RingView& from_peer);
+  // into which the peer writes. `window`: how far either may be ahead of the other.
+  Link(int peer, const Mailbox& theirs, int writer, const RingView& from_peer, uint64_t window);
 
   int peer() const { return peer_; }
   // The longest message that is copied into the ring.
@@ -61,6 +62,8 @@ class Link {
   void WakePeer() { RingIfSleeping(*bell_, fence_); }
 
   RingConsumer in;
+  EagerSender ahead;                          // of the peer
+  EagerReceiver taken;                        // from it
   absl::Status left = absl::OkStatus();       // not OK: the peer left on purpose
   std::unique_ptr<RegisteredMemory> staging;  // for messages the peer cannot reach in place
   std::array<bool, kPieceSlots> slot_used{};  // of the staging memory

@@ -54,11 +54,13 @@ MemoryTransport::MemoryTransport(std::unique_ptr<Space> space, const Neighbours&
     if (neighbours.reachable[i].rank == rank_) own_place = static_cast<int>(i);
   }
   TUTTI_CHECK(own_place >= 0);
+  // A stash for all. Its buffers are up to twice as long as what they hold.
+  const uint64_t window = Stash::kMostBytes / 2 / neighbours.reachable.size();
   for (size_t i = 0; i < neighbours.reachable.size(); ++i) {
     const auto& [peer, mailbox] = neighbours.reachable[i];
     auto& link = links_[static_cast<size_t>(peer)];
-    link =
-        std::make_unique<Link>(peer, mailbox, own_place, neighbours.own.ring(static_cast<int>(i)));
+    link = std::make_unique<Link>(peer, mailbox, own_place,
+                                  neighbours.own.ring(static_cast<int>(i)), window);
     reachable_.push_back(link.get());
   }
 }
@@ -326,6 +328,11 @@ absl::Status MemoryTransport::Handle(Link& link, const RingConsumer::Message& me
       Ack ack;
       TUTTI_RETURN_IF_ERROR(ReadStruct(message, &ack));
       return sender_.OnAck(link, ack);
+    }
+    case CellKind::kRead: {
+      Read read;
+      TUTTI_RETURN_IF_ERROR(ReadStruct(message, &read));
+      return sender_.OnRead(link, read);
     }
     case CellKind::kPad:
       break;

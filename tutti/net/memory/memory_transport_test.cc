@@ -120,6 +120,11 @@ TEST_F(HostilePeerTest, SlotThatWasNotGiven) {
   ExpectBroken(absl::StatusCode::kDataLoss);
 }
 
+TEST_F(HostilePeerTest, ReadsWhatWasNotSent) {
+  WriteStruct(CellKind::kRead, Read{.taken = 1});
+  ExpectBroken(absl::StatusCode::kDataLoss);
+}
+
 TEST_F(HostilePeerTest, PieceOfNothing) {
   WriteStruct(CellKind::kPiece, Piece{.receive = 3, .slot_and_bytes = 64});
   ExpectBroken(absl::StatusCode::kDataLoss);
@@ -171,7 +176,7 @@ TEST_F(HostilePeerTest, RandomCells) {
   transport_->Receive(1, {0, 0}, destination.data(), destination.size(), &receive);
   Transport::BrokenLink broken;
   for (int i = 0; i < 10'000 && !transport_->NextBroken(&broken); ++i) {
-    Write(static_cast<CellKind>(1 + random() % 9), Pattern(random() % 100, random()),
+    Write(static_cast<CellKind>(1 + random() % 10), Pattern(random() % 100, random()),
           {random() % 2, static_cast<uint32_t>(random() % 2)});
     transport_->Progress();
   }

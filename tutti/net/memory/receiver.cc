@@ -30,15 +30,24 @@ absl::Status Receiver::Receive(Link& link, Tag tag, std::byte* destination, size
     return link.left;
   }
   const size_t sent = arrived.offer.bytes;
+  NoteTaken(link, sent);
   if (sent == bytes) Deliver(arrived.copy.get(), destination, 0, bytes, request);
   stash_.Release(std::move(arrived.copy), sent);
   request->Done(sent == bytes ? absl::OkStatus() : WrongLength(link, tag, bytes, sent));
   return absl::OkStatus();
 }
 
+// Empty messages are not counted: they always go at once.
+void Receiver::NoteTaken(Link& link, size_t bytes) {
+  if (bytes > 0 && link.taken.OnTaken(bytes)) {
+    link.SendStruct(CellKind::kRead, Read{.taken = link.taken.taken()});
+  }
+}
+
 absl::Status Receiver::OnEager(Link& link, Tag tag, ConstBytes payload) {
   Posted posted;
   if (posted_.Take(link.peer(), tag, &posted)) {
+    NoteTaken(link, payload.size());
     if (posted.bytes != payload.size()) {
       posted.request->Done(WrongLength(link, tag, posted.bytes, payload.size()));
       return absl::OkStatus();

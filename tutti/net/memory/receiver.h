@@ -45,6 +45,7 @@ class Receiver {
     size_t received = 0;
   };
   static constexpr size_t kMostOffers = 1 << 20;  // that wait for their Receive
+  static void NoteTaken(Link& link, size_t bytes);
   absl::Status Accept(Link& link, Tag tag, const Posted& posted, const Offer& offer);
 
   Space* space_;

@@ -59,6 +59,11 @@ absl::Status Sender::OnAck(Link& link, const Ack& ack) {
   return absl::OkStatus();
 }
 
+absl::Status Sender::OnRead(Link& link, const Read& read) {
+  if (link.ahead.OnTaken(read.taken)) return absl::OkStatus();
+  return DataLoss("it has taken {} bytes of messages, which were not sent", read.taken);
+}
+
 bool Sender::Stream(Link& link) {
   bool moved = false;
   while (!link.streaming.empty() && link.queue_empty()) {

@@ -11,7 +11,7 @@
 namespace tutti::net::memory {
 
 // The sending half of a memory transport. Small messages are copied into the peer's ring. Of a
-// large one only an offer goes there:
+// large one, or where this rank is too far ahead, only an offer goes there:
 //
 //   bytes the peer can reach     offer (with their key) -> ; <- ack, once the peer has read them
 //   other bytes                  offer -> ; <- grant; then, as long as there are free slots in the
@@ -23,13 +23,16 @@ class Sender {
   explicit Sender(Space* space) : space_(space) {}
 
   void Send(Link& link, Tag tag, ConstBytes data, Request* request) {
-    if (data.size() <= link.eager_bytes()) return link.Send(CellKind::kEager, tag, data, request);
+    if (data.empty() || (data.size() <= link.eager_bytes() && link.ahead.TrySend(data.size()))) {
+      return link.Send(CellKind::kEager, tag, data, request);
+    }
     SendOffer(link, tag, data, request);
   }
 
   absl::Status OnGrant(Link& link, const Grant& grant);
   absl::Status OnTaken(Link& link, const Taken& taken);
   absl::Status OnAck(Link& link, const Ack& ack);
+  absl::Status OnRead(Link& link, const Read& read);
 
   // Copies pieces of granted messages into free slots. True if it did.
   bool Stream(Link& link);

@@ -73,6 +73,9 @@ bool RulesOf(FrameKind kind, Rules* rules) {
                 .has_total = true,
                 .whole = true};
       return true;
+    case FrameKind::kTaken:
+      *rules = {.has_total = true};
+      return true;
   }
   return false;
 }
@@ -121,7 +124,7 @@ absl::Status CheckFields(const FrameHeader& header) {
   Rules rules;
   if (!RulesOf(header.kind, &rules)) {
     return InvalidArgument("frame kind {}, expected 1 to {}", static_cast<int>(header.kind),
-                           static_cast<int>(FrameKind::kRefused));
+                           static_cast<int>(FrameKind::kTaken));
   }
   const std::string_view kind = NameOf(header.kind);
   if ((header.flags & ~rules.flags) != 0) {
@@ -214,6 +217,8 @@ std::string_view NameOf(FrameKind kind) {
       return "get";
     case FrameKind::kRefused:
       return "refused";
+    case FrameKind::kTaken:
+      return "taken";
   }
   return "unknown";
 }

@@ -18,7 +18,8 @@ namespace tutti::net::tcp {
 // back). Within a host each frame costs turns between the two ends: `tutti bench allreduce
 // --transport tcp`, 4 MB on 2 ranks, 1.6 GB/s with 256 KB, 2.0 with 512 KB.
 inline constexpr size_t kMaxPayload = size_t{512} << 10;
-// Messages up to this size are sent without asking; larger ones wait for the receiver's kReady.
+// Messages up to this size are sent without asking, while the window of tutti/net/eager_window.h is
+// open; larger ones wait for the receiver's kReady.
 inline constexpr size_t kEagerBytes = size_t{64} << 10;
 inline constexpr size_t kMaxRefusalBytes = 512;
 inline constexpr size_t kHeaderBytes = 52;
@@ -27,7 +28,7 @@ inline constexpr size_t kHeaderBytes = 52;
 enum class FrameKind : uint8_t {
   kShort = 1,     // a whole short message
   kEager = 2,     // a whole message of up to kEagerBytes
-  kAnnounce = 3,  // a larger one waits here for its kReady
+  kAnnounce = 3,  // a larger one, or one past the window, waits here for its kReady
   kReady = 4,     // receiver to sender: its memory is there, send to `id`
   kDiffers = 5,   // sender to receiver: the message for `id` has another length, `total`
   kData = 6,      // bytes [offset, offset + payload) for `id`
@@ -35,6 +36,7 @@ enum class FrameKind : uint8_t {
   kPutDone = 8,   // answers the last kPut of `id`
   kGet = 9,       // asks for `total` bytes of registered memory, as kData for `id`
   kRefused = 10,  // answers a kPut or kGet that cannot be done; the payload says why
+  kTaken = 11,    // receiver to sender: of its kEager frames `total` has been taken so far
 };
 
 using FrameFlags = uint8_t;

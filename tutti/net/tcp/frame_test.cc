@@ -60,6 +60,7 @@ std::vector<FrameHeader> OneOfEachKind() {
        .total = 4,
        .payload = 4,
        .payload_crc = 1},
+      {.kind = FrameKind::kTaken, .total = 8 << 20},
   };
 }
 
@@ -120,8 +121,8 @@ TEST(FrameTest, EveryFlippedBitIsFound) {
 TEST(FrameTest, RefusesWhatNoKindAllows) {
   const FrameHeader data = OneOfEachKind()[5];
   FrameHeader edit = data;
-  edit.kind = FrameKind{11};
-  EXPECT_THAT(MessageOfEdit(edit), HasSubstr("frame kind 11, expected 1 to 10"));
+  edit.kind = FrameKind{12};
+  EXPECT_THAT(MessageOfEdit(edit), HasSubstr("frame kind 12, expected 1 to 11"));
   edit = data;
   edit.kind = FrameKind{0};
   EXPECT_EQ(StatusOf(edit).code(), absl::StatusCode::kInvalidArgument);

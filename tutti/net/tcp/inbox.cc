@@ -1,7 +1,9 @@
 // How messages and receives meet.
 //
 // A message of up to kEagerBytes comes in one kEager frame. If its Receive is posted, the payload
-// is read to where it belongs; if not, it is kept. A larger one comes in kData frames, after this
+// is read to where it belongs; if not, it is kept. A sender that is too far ahead announces such
+// messages instead, and sends them when they are asked for; kTaken tells it how far this side is
+// (tutti/net/eager_window.h). A larger one comes in kData frames, after this
 // side has said kReady, which it does as soon as the Receive is posted: so whoever receives before
 // the other sends pays no round trip. A kReady carries an id that the kData frames bring back, and
 // from the id their memory follows.
@@ -46,7 +48,8 @@ std::byte* Bounce::Get() {
   return lines_[0].bytes;
 }
 
-Inbox::Inbox(Shared* shared, Link* link, Outbox* out) : shared_(shared), link_(link), out_(out) {}
+Inbox::Inbox(Shared* shared, Link* link, Outbox* out)
+    : shared_(shared), link_(link), out_(out), taken_(EagerWindow(shared->options)) {}
 
 // Requests
 // ------------------------------------------------------------------------------------------------
@@ -58,6 +61,7 @@ void Inbox::Receive(Tag tag, std::byte* destination, size_t bytes, Request* requ
     const Arrived arrived = arrived_.Take(tag, found);
     const bool announced = arrived.bytes == nullptr;
     Release(announced ? 0 : arrived.total);
+    if (!announced) NoteTaken(arrived.total);
     if (arrived.total != bytes) {
       if (announced) SendReady(receive);
       return request->Done(DifferingLengths(tag, bytes, arrived.total));
@@ -68,7 +72,7 @@ void Inbox::Receive(Tag tag, std::byte* destination, size_t bytes, Request* requ
   // Even where nothing is to be said to the peer: its end shows on the connection.
   out_->Open();
   const OpenReceive* posted = Post(std::move(receive));
-  if (bytes > kEagerBytes) SendReady(*posted);
+  if (bytes > kEagerBytes || posted->announce_seen) SendReady(*posted);
 }
 
 void Inbox::Get(MemoryKey source, Bytes destination, Request* request) {
@@ -128,6 +132,19 @@ absl::Status Inbox::EndEarly(OpenReceive* receive, const absl::Status& status) {
 absl::Status Inbox::DifferingLengths(Tag tag, uint64_t expected, uint64_t got) const {
   return InvalidArgument("{}: message {}.{} has {} bytes, expected {}", link_->Describe(),
                          tag.operation, tag.index, got, expected);
+}
+
+// An announced one waits for its own data: what comes at once is a later message of that tag.
+OpenReceive* Inbox::PostedFor(Tag tag) {
+  OpenReceive** posted =
+      posted_.FindIf(tag, [](const OpenReceive* receive) { return !receive->announce_seen; });
+  return posted == nullptr ? nullptr : *posted;
+}
+
+void Inbox::NoteTaken(size_t bytes) {
+  if (taken_.OnTaken(bytes)) {
+    out_->SendControl({.kind = FrameKind::kTaken, .total = taken_.taken()});
+  }
 }
 
 absl::Status Inbox::Keep(size_t bytes) {
@@ -190,6 +207,8 @@ absl::Status Inbox::EndFrame(const FrameHeader& header, Landing* landing, std::b
       return (header.flags & kToPut) != 0 ? out_->OnPutRefused(header, reason)
                                           : OnGetRefused(header, reason);
     }
+    case FrameKind::kTaken:
+      return out_->OnTaken(header);
   }
   return absl::OkStatus();
 }
@@ -206,14 +225,13 @@ absl::Status Inbox::OnShort(const FrameHeader& header, const std::byte* payload)
 
 absl::Status Inbox::BeginEager(const FrameHeader& header, Landing* landing, std::byte** target) {
   *target = landing->bounce.Get();
-  OpenReceive** posted = posted_.Front(header.tag());
-  if (posted == nullptr) {
+  OpenReceive* receive = PostedFor(header.tag());
+  if (receive == nullptr) {
     TUTTI_RETURN_IF_ERROR(Keep(header.total));
     landing->kept = std::make_unique_for_overwrite<std::byte[]>(header.total);
     *target = landing->kept.get();
     return absl::OkStatus();
   }
-  OpenReceive* receive = *posted;
   if (receive->bytes != header.total) {
     return EndEarly(receive, DifferingLengths(header.tag(), receive->bytes, header.total));
   }
@@ -225,19 +243,20 @@ absl::Status Inbox::BeginEager(const FrameHeader& header, Landing* landing, std:
 
 absl::Status Inbox::EndEager(const FrameHeader& header, Landing* landing, std::byte* payload) {
   if (const auto receive = std::move(landing->receive); receive != nullptr) {
+    NoteTaken(header.total);
     Deliver(*receive, payload);
     return absl::OkStatus();
   }
   auto kept = std::move(landing->kept);
-  if (kept == nullptr) return absl::OkStatus();  // its Receive expected another length
-  OpenReceive** posted = posted_.Front(header.tag());
-  if (posted == nullptr) {
+  OpenReceive* receive = PostedFor(header.tag());
+  if (kept != nullptr && receive == nullptr) {
     arrived_.Add(header.tag(), {header.total, std::move(kept)});
     return absl::OkStatus();
   }
+  NoteTaken(header.total);
+  if (kept == nullptr) return absl::OkStatus();  // its Receive expected another length
   // Its Receive was posted while the payload was on its way.
   Release(header.total);
-  OpenReceive* receive = *posted;
   if (receive->bytes != header.total || receive->begun) {
     return EndEarly(receive, DifferingLengths(header.tag(), receive->bytes, header.total));
   }
@@ -246,26 +265,22 @@ absl::Status Inbox::EndEager(const FrameHeader& header, Landing* landing, std::b
 }
 
 absl::Status Inbox::OnAnnounce(const FrameHeader& header) {
-  if (header.total <= kEagerBytes) {
-    return InvalidArgument("announced a message of {} bytes, which should have come at once",
-                           header.total);
-  }
   const Tag tag = header.tag();
   if (uint64_t* late = late_announces_.Front(tag); late != nullptr) {
     late_announces_.Take(tag, late);
     Release(0);
     return absl::OkStatus();
   }
-  OpenReceive** posted =
-      posted_.FindIf(tag, [](const OpenReceive* receive) { return !receive->announce_seen; });
-  if (posted == nullptr) {
+  OpenReceive* receive = PostedFor(tag);
+  if (receive == nullptr) {
     TUTTI_RETURN_IF_ERROR(Keep(0));
     arrived_.Add(tag, {header.total, nullptr});
     return absl::OkStatus();
   }
-  OpenReceive* receive = *posted;
   if (receive->bytes == header.total) {
     receive->announce_seen = true;
+    // A large receive has said so when it was posted.
+    if (receive->bytes <= kEagerBytes) SendReady(*receive);
     return absl::OkStatus();
   }
   // The kReady of a large receive has told the sender already.

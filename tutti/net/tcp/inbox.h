@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "tutti/net/eager_window.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/region.h"
 #include "tutti/net/tcp/tag_queue.h"
@@ -82,8 +83,7 @@ class Inbox {
     uint64_t total;
     std::unique_ptr<std::byte[]> bytes;  // null: announced
   };
-  // What a message costs beside its bytes, so that empty ones are bounded too.
-  static constexpr size_t kKeptOverhead = 64;
+  static constexpr size_t kKeptOverhead = EagerCost(0);
 
   absl::Status BeginEager(const FrameHeader& header, Landing* landing, std::byte** target);
   absl::Status EndEager(const FrameHeader& header, Landing* landing, std::byte* payload);
@@ -102,6 +102,8 @@ class Inbox {
   std::unique_ptr<OpenReceive> Remove(OpenReceive* receive);
   absl::Status EndEarly(OpenReceive* receive, const absl::Status& status);
   absl::Status DifferingLengths(Tag tag, uint64_t expected, uint64_t got) const;
+  OpenReceive* PostedFor(Tag tag);  // that nothing has come for yet; or null
+  void NoteTaken(size_t bytes);
   absl::Status Keep(size_t bytes);
   void Release(size_t bytes) { kept_bytes_ -= bytes + kKeptOverhead; }
 
@@ -114,6 +116,7 @@ class Inbox {
   TagQueue<Arrived> arrived_;
   TagQueue<uint64_t> late_announces_;  // ids of receives that ended before the kAnnounce came
   size_t kept_bytes_ = 0;
+  EagerReceiver taken_;
 };
 
 }  // namespace tutti::net::tcp

@@ -31,7 +31,12 @@ OutFrame MakeFrame(FrameHeader header, ConstBytes payload) {
 }  // namespace
 
 Outbox::Outbox(Shared* shared, Link* link)
-    : shared_(shared), link_(link), streams_(2), bulk_(2), pinned_bytes_(2) {}
+    : shared_(shared),
+      link_(link),
+      streams_(2),
+      window_(EagerWindow(shared->options)),
+      bulk_(2),
+      pinned_bytes_(2) {}
 
 Outbox::~Outbox() = default;
 
@@ -69,7 +74,9 @@ void Outbox::Send(Tag tag, ConstBytes data, Request* request) {
     return StartData(ready, {data, request}, /*announced=*/false);
   }
   FrameHeader header = {.index = tag.index, .operation = tag.operation, .total = data.size()};
-  if (data.size() > kEagerBytes) {
+  // Behind one of its tag that waits a message waits too: they are matched in order.
+  if (data.size() > kEagerBytes || waiting_.Front(tag) != nullptr ||
+      !window_.TrySend(data.size())) {
     waiting_.Add(tag, {data, request});
     header.kind = FrameKind::kAnnounce;
     return SendControl(header);
@@ -99,6 +106,12 @@ absl::Status Outbox::OnReady(const FrameHeader& header) {
   }
   readies_.Add(header.tag(), ready);
   return absl::OkStatus();
+}
+
+absl::Status Outbox::OnTaken(const FrameHeader& header) {
+  if (window_.OnTaken(header.total)) return absl::OkStatus();
+  return InvalidArgument("says that it has taken {} bytes of messages, which were not sent",
+                         header.total);
 }
 
 void Outbox::StartData(const Ready& ready, const Waiting& send, bool announced) {

@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "tutti/net/eager_window.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/out_stream.h"
 #include "tutti/net/tcp/region.h"
@@ -52,6 +53,7 @@ class Outbox final : public FrameSource {
 
   // Frames of the peer that answer.
   absl::Status OnReady(const FrameHeader& header);
+  absl::Status OnTaken(const FrameHeader& header);
   absl::Status OnPutDone(const FrameHeader& header);
   absl::Status OnPutRefused(const FrameHeader& header, std::string_view reason);
 
@@ -88,8 +90,9 @@ class Outbox final : public FrameSource {
   Address address_;
   int send_buffer_ = 0;                              // bytes, of a bulk stream; 0: the system's
   std::vector<std::unique_ptr<OutStream>> streams_;  // null until first needed
-  TagQueue<Waiting> waiting_;                        // large sends without their kReady
-  TagQueue<Ready> readies_;                          // without their send
+  EagerSender window_;
+  TagQueue<Waiting> waiting_;  // announced sends without their kReady
+  TagQueue<Ready> readies_;    // without their send
   std::list<BulkMessage> messages_;
   std::vector<std::deque<BulkMessage*>> bulk_;  // not wholly cut; [0]: for any stream
   std::vector<uint64_t> pinned_bytes_;          // not written yet, by stream

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <deque>
 #include <memory>
 #include <vector>
@@ -15,6 +16,10 @@ class Link;
 
 // How much one stream may move before the others have their turn.
 inline constexpr size_t kBurstBytes = size_t{1} << 20;
+
+// Of what a peer may make this rank keep, half is for messages that came at once, the other for
+// announcements and short messages, of which there are few.
+inline uint64_t EagerWindow(const TcpOptions& options) { return options.max_kept_bytes / 2; }
 
 // What all links of a transport work with.
 struct Shared {

@@ -345,11 +345,10 @@ INSTANTIATE_TEST_SUITE_P(
                   [](RawConnection& peer) {
                     peer.WriteFrame({.kind = FrameKind::kRefused, .id = 7, .total = 3}, "why");
                   }},
-        BadFrames{"SmallAnnounced", absl::StatusCode::kInvalidArgument,
-                  "announced a message of 5 bytes",
-                  [](RawConnection& peer) {
-                    peer.WriteFrame({.kind = FrameKind::kAnnounce, .total = 5});
-                  }}),
+        BadFrames{
+            "TakenOfNothing", absl::StatusCode::kInvalidArgument,
+            "has taken 5 bytes of messages, which were not sent",
+            [](RawConnection& peer) { peer.WriteFrame({.kind = FrameKind::kTaken, .total = 5}); }}),
     [](const auto& info) { return info.param.name; });
 
 TEST(TcpFaultsTest, WhatAPeerCanMakeARankKeepIsBounded) {

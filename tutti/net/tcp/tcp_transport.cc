@@ -8,7 +8,8 @@
 // with the handshake of tutti/net/handshake.h.
 //
 // Messages. Up to kEagerBytes a message is sent at once and kept by the receiver if need be; beyond
-// that it waits for the receiver's kReady, so what a peer can make this rank keep is bounded.
+// that, and where the sender is far ahead (tutti/net/eager_window.h), it waits for the receiver's
+// kReady, so what a peer can make this rank keep is bounded.
 // tutti/net/tcp/inbox.cc tells how messages and receives meet, docs/formats/data-plane.md what is
 // on the wire.
 //
