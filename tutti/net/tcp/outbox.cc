@@ -6,6 +6,7 @@
 #include "tutti/base/status.h"
 #include "tutti/net/tcp/link.h"
 #include "tutti/net/tcp/shared.h"
+#include "tutti/net/tcp/stream_plan.h"
 #include "tutti/net/wire.h"
 
 namespace tutti::net::tcp {
@@ -13,12 +14,6 @@ namespace {
 
 // Far beyond what operations in flight need; a peer that sends more is out of its mind.
 constexpr size_t kMaxReadies = size_t{1} << 20;
-
-// Within a host, bytes under way lie in its caches as long as they are few; the system's own choice
-// grows to megabytes. `tutti bench allreduce --transport tcp`, 2 ranks, one stream, each in one
-// interleaved run: 64 MB, 1.08 GB/s with 128 KB, 1.54 with 256 KB, 1.46 with 512 KB; 16 MB on a
-// busier machine, 0.71 with the system's choice, 1.01 with 512 KB.
-constexpr int kSendBufferInHost = 256 << 10;
 
 OutFrame MakeFrame(FrameHeader header, ConstBytes payload) {
   OutFrame frame;
@@ -42,9 +37,9 @@ Outbox::~Outbox() = default;
 
 void Outbox::SetAddress(const Address& address, bool on_this_host) {
   address_ = address;
-  send_buffer_ = on_this_host ? kSendBufferInHost : 0;
-  const int streams = on_this_host ? shared_->options.streams_in_host : shared_->options.streams;
-  streams_.resize(static_cast<size_t>(1 + streams));
+  const StreamPlan plan = PlanStreams(shared_->options, on_this_host);
+  send_buffer_ = plan.send_buffer;
+  streams_.resize(static_cast<size_t>(1 + plan.streams));
   bulk_.resize(streams_.size());
   pinned_bytes_.resize(streams_.size());
 }

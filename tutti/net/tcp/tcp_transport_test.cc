@@ -10,6 +10,7 @@
 
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/rank_thread.h"
+#include "tutti/net/tcp/stream_plan.h"
 #include "tutti/net/transport_suite.h"
 
 namespace tutti::net::tcp {
@@ -37,6 +38,16 @@ INSTANTIATE_TEST_SUITE_P(
     Tcp, TransportSuite,
     ::testing::Values(TransportCase{"tcp, 2 streams", [](int size) { return MakeTcp(size, 2); }},
                       TransportCase{"tcp, 1 stream", [](int size) { return MakeTcp(size, 1); }}));
+
+TEST(StreamPlanTest, HasFewBytesUnderWayWithinAHost) {
+  const TcpOptions options = {.streams = 5, .streams_in_host = 3};
+  EXPECT_EQ(PlanStreams(options, /*on_this_host=*/true),
+            (StreamPlan{.streams = 3, .send_buffer = 256 << 10}));
+  EXPECT_EQ(PlanStreams(options, /*on_this_host=*/false),
+            (StreamPlan{.streams = 5, .send_buffer = 0}));
+  EXPECT_EQ(PlanStreams({}, /*on_this_host=*/true).streams, 1);
+  EXPECT_GT(PlanStreams({}, /*on_this_host=*/false).streams, 1);
+}
 
 // What rank 0 has sent so far has arrived at rank 1, received or not: a short message behind it
 // has.
