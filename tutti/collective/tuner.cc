@@ -41,7 +41,7 @@ std::string PlaceOf(const net::Star& star) {
   return fmt::format("{} {} {} {}", boot, name, star.own_address(), CPU_COUNT(&cores));
 }
 
-// Where rank 0 keeps the figures of the links between these places.
+// Where rank 0 keeps the figures; nowhere if it has no home.
 std::filesystem::path CacheFile(std::span<const std::string> places, std::string_view transport) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
@@ -53,8 +53,7 @@ std::filesystem::path CacheFile(std::span<const std::string> places, std::string
   } else {
     return {};
   }
-  const std::string what = fmt::format("{}\n{}", transport, fmt::join(places, "\n"));
-  return folder / "tutti" / fmt::format("links-{:016x}", StableHash(what));
+  return folder / "tutti" / CacheName(TUTTI_VERSION, places, transport);
 }
 
 std::string ReadCache(const std::filesystem::path& file) {
@@ -193,6 +192,12 @@ std::string TunedSelector::Explain(Operation operation, int64_t bytes) const {
                         topology::FormatSeconds(candidate.seconds));
   }
   return text;
+}
+
+std::string CacheName(std::string_view version, std::span<const std::string> places,
+                      std::string_view transport) {
+  const std::string what = fmt::format("{}\n{}\n{}", version, transport, fmt::join(places, "\n"));
+  return fmt::format("links-{:016x}", StableHash(what));
 }
 
 absl::StatusOr<LinkFigures> FiguresForAll(Communicator& communicator, std::span<const int> hosts,

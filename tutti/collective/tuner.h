@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -44,6 +45,12 @@ class TunedSelector final : public Selector {
   // By operation and the number of bits of the size. Under mutex_.
   mutable std::array<std::array<std::optional<Choice>, 65>, 10> chosen_;
 };
+
+// The name of the file in which rank 0 keeps the figures of links over `transport` between ranks at
+// these places: another one for every other number, order or place of the ranks, and for every
+// other version of Tutti.
+std::string CacheName(std::string_view version, std::span<const std::string> places,
+                      std::string_view transport);
 
 // The figures that all ranks choose by: rank 0's of a job on the same machines within the last hour
 // if it has kept some, else measured here. They are the same on all ranks.

@@ -3,6 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
 namespace tutti::collective {
 namespace {
 
@@ -90,6 +95,54 @@ TEST(Tuner, Explains) {
   EXPECT_THAT(text, HasSubstr("all-reduce of 1.049 MB, 4 ranks on 4 hosts: "));
   EXPECT_THAT(text, HasSubstr("halving-doubling"));
   EXPECT_THAT(text, HasSubstr("ms predicted"));
+}
+
+// The choices are made while others are explained: every thread gets what one alone would.
+TEST(Tuner, ExplainsToManyAtOnce) {
+  const std::vector<int> hosts = {0, 1, 2, 3};
+  constexpr int kSizes = 24;
+  const auto explain = [](const TunedSelector& selector, int bits) {
+    return selector.Explain(Operation::kAllReduce, int64_t{1} << bits);
+  };
+  std::vector<std::string> expected;
+  for (int bits = 0; bits < kSizes; ++bits) {
+    expected.push_back(explain(TunedSelector(kFigures, hosts), bits));
+  }
+  const TunedSelector shared(kFigures, hosts);
+  std::vector<std::vector<std::string>> got(4, std::vector<std::string>(kSizes));
+  {
+    std::vector<std::jthread> threads;
+    for (size_t t = 0; t < got.size(); ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < kSizes; ++i) {
+          const int bits = t % 2 == 0 ? i : kSizes - 1 - i;
+          got[t][static_cast<size_t>(bits)] = explain(shared, bits);
+        }
+      });
+    }
+  }
+  for (const auto& texts : got) EXPECT_EQ(texts, expected);
+}
+
+TEST(Tuner, KeepsFiguresForTheSameRanksAtTheSamePlacesOnly) {
+  const std::string here = "boot host 10.0.0.1 2", there = "boot host 10.0.0.2 2";
+  const auto name = [](std::vector<std::string> places, std::string_view transport) {
+    return CacheName("1.0", places, transport);
+  };
+  const std::string kept = name({here, there}, "tcp");
+  EXPECT_EQ(kept, name({here, there}, "tcp"));
+  const std::string places[] = {here, there};
+  const std::set<std::string> names = {kept,
+                                       CacheName("1.1", places, "tcp"),
+                                       name({here, there}, "auto"),
+                                       name({here}, "tcp"),
+                                       name({here, here}, "tcp"),
+                                       name({there, here}, "tcp"),
+                                       name({here, there, there}, "tcp"),
+                                       name({here, "boot2 host 10.0.0.2 2"}, "tcp"),
+                                       name({here, "boot host 10.0.0.2 4"}, "tcp"),
+                                       name({here + " " + there}, "tcp")};
+  EXPECT_EQ(names.size(), 10u);
 }
 
 TEST(LinkFigures, TextComesBack) {
