@@ -82,15 +82,19 @@ int Rounds() {
   return sweep != nullptr && std::string_view(sweep) == "long" ? 100'000 : 1'000;
 }
 
-// `read` reads damaged bytes, and throws Error when it does not like them.
-void RunDamaged(const auto& original, const auto& read, uint64_t seeds) {
+void Build(int round, Graph& graph) { kBuilders[size_t(round) % std::size(kBuilders)](graph); }
+
+// `write` makes the bytes of a graph. `read` reads damaged ones, and throws Error when it does not
+// like them.
+void RunDamaged(const auto& write, const auto& read, uint64_t seeds) {
   RegisterCpuKernels();
   int accepted = 0, ran = 0;
   for (int round = 0; round < Rounds(); ++round) {
     SCOPED_TRACE("seed " + std::to_string(round));
     RandomGraph mutations(uint64_t(round) + seeds);
-    const std::string damaged = Mutate(original(round), mutations);
-    Graph graph;
+    Graph original, graph;
+    Build(round, original);
+    const std::string damaged = Mutate(write(original), mutations);
     try {
       read(damaged, graph);
     } catch (const Error&) {
@@ -103,25 +107,12 @@ void RunDamaged(const auto& original, const auto& read, uint64_t seeds) {
   EXPECT_GT(ran, 0);
 }
 
-void Build(int round, Graph& graph) { kBuilders[size_t(round) % std::size(kBuilders)](graph); }
-
 TEST(MutatedGraphs, TextsRun) {
-  const auto text = [](int round) {
-    Graph graph;
-    Build(round, graph);
-    return GraphToText(graph);
-  };
-  RunDamaged(text, ReadTextGraph, 3'000'000);
+  const auto write = [](const Graph& graph) { return GraphToText(graph); };
+  RunDamaged(write, ReadTextGraph, 3'000'000);
 }
 
-TEST(MutatedGraphs, BytesRun) {
-  const auto bytes = [](int round) {
-    Graph graph;
-    Build(round, graph);
-    return GraphToBytes(graph);
-  };
-  RunDamaged(bytes, ReadGraphBytes, 4'000'000);
-}
+TEST(MutatedGraphs, BytesRun) { RunDamaged(GraphToBytes, ReadGraphBytes, 4'000'000); }
 
 // Else the tests above would try errors only.
 TEST(MutatedGraphs, UndamagedGraphsRun) {
