@@ -61,11 +61,4 @@ void Cancellation::Forget(Handle handle) {
   }
 }
 
-void Cancellation::Reset() {
-  std::lock_guard lock(mutex_);
-  callbacks_.clear();
-  reason_ = absl::OkStatus();
-  cancelled_.store(false, std::memory_order_release);
-}
-
 }  // namespace tutti

@@ -37,9 +37,6 @@ class Cancellation {
   // they use and find out for themselves that they come too late. May be called with any lock held.
   void Forget(Handle handle);
 
-  // Makes a used object fresh. REQUIRES: nothing is registered and nobody else uses it.
-  void Reset();
-
  private:
   mutable std::mutex mutex_;
   std::atomic<bool> cancelled_{false};

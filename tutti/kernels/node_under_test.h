@@ -49,13 +49,13 @@ class NodeUnderTest final : public Completion {
     outputs_.assign(node_.num_outputs(), Tensor());
     status_.reset();
     completions_ = 0;
-    cancellation_.Reset();
+    cancellation_.emplace();
     if (!Prepare()) return NodeDone(0, prepared_);
     input_pointers_.clear();
     output_pointers_.clear();
     for (Tensor& input : inputs_) input_pointers_.push_back(&input);
     for (Tensor& output : outputs_) output_pointers_.push_back(&output);
-    step_.cancellation = &cancellation_;
+    step_.cancellation = &*cancellation_;
     step_.device = &device_;
     context_ = KernelContext();
     context_.node = &node_;
@@ -100,7 +100,7 @@ class NodeUnderTest final : public Completion {
     outputs_.assign(outputs_.size(), Tensor());
   }
   void Cancel(absl::Status reason = absl::CancelledError("the step was cancelled")) {
-    cancellation_.Cancel(std::move(reason));
+    cancellation_->Cancel(std::move(reason));
   }
 
   void NodeDone(uint32_t, absl::Status status) override {
@@ -141,7 +141,7 @@ class NodeUnderTest final : public Completion {
   std::vector<Tensor*> input_pointers_;
   std::vector<Tensor*> output_pointers_;
   std::vector<std::byte> scratch_;
-  Cancellation cancellation_;
+  std::optional<Cancellation> cancellation_{std::in_place};  // of the last run
   StepContext step_;
   KernelContext context_;
   mutable std::mutex mutex_;
