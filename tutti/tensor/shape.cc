@@ -76,15 +76,21 @@ int64_t Shape::elements() const { return IsFullyKnown() ? ProductOf(dims()) : -1
 
 namespace {
 
-// i, or counted from the end, as one of `count` places.
-int RequirePlace(const Shape& shape, const char* what, int i, int count) {
-  const int place = i < 0 ? i + count : i;
-  if (place >= 0 && place < count) return place;
+[[noreturn]] void ThrowNoPlace(const Shape& shape, const char* what, int i) {
   ThrowInvalidArgument(
       fmt::format("Shape::{}: there is no dimension {} in {}", what, i, shape.ToString()));
 }
 
+// i, or counted from the end, as one of `count` places.
+int RequirePlace(const Shape& shape, const char* what, int i, int count) {
+  const int place = i < 0 ? i + count : i;
+  if (place < 0 || place >= count) ThrowNoPlace(shape, what, i);
+  return place;
+}
+
 }  // namespace
+
+void Shape::ThrowNoDim(int i) const { ThrowNoPlace(*this, "dim", i); }
 
 Shape Shape::WithDim(int i, int64_t size) const {
   if (!has_rank()) return *this;

@@ -32,8 +32,12 @@ class Shape {
   static Shape UnknownOfRank(int rank);  // every dimension unknown
 
   bool has_rank() const { return rank_ >= 0; }
-  int rank() const { return rank_; }                                 // -1 when unknown
-  int64_t dim(int i) const { return dims_[i < 0 ? i + rank_ : i]; }  // negative counts from the end
+  int rank() const { return rank_; }  // -1 when unknown
+  // Dimension i, negative from the end. Throws Error when there is none, as of an unknown rank.
+  int64_t dim(int i) const {
+    if (i < -rank_ || i >= rank_) ThrowNoDim(i);
+    return dims_[i < 0 ? i + rank_ : i];
+  }
   int64_t operator[](int i) const { return dim(i); }
   std::span<const int64_t> dims() const { return {dims_.data(), rank_ < 0 ? 0 : size_t(rank_)}; }
   bool IsFullyKnown() const;
@@ -59,6 +63,8 @@ class Shape {
   friend bool operator==(const Shape& a, const Shape& b);
 
  private:
+  [[noreturn]] void ThrowNoDim(int i) const;
+
   int rank_ = 0;
   std::array<int64_t, kMaxRank> dims_{};
 };

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tutti/base/error.h"
 #include "tutti/tensor/product.h"
@@ -45,6 +46,25 @@ TEST(Shape, RefusesWhatCannotBe) {
   EXPECT_FALSE(Shape::Make(negative, &why).has_value());
   EXPECT_EQ(why, "dimension 1 of shape [2, -7] is -7; expected 0 or more, or -1 for unknown");
   EXPECT_THROW((Shape{1, 1, 1, 1, 1, 1, 1, 1, 1}), Error);
+}
+
+TEST(Shape, ReadsOnlyDimensionsThatAreThere) {
+  const Shape shape{2, 3};
+  EXPECT_EQ(shape[1], 3);
+  EXPECT_EQ(shape.dim(-2), 2);
+  for (const int place :
+       {2, -3, std::numeric_limits<int>::max(), std::numeric_limits<int>::min()}) {
+    EXPECT_THROW(shape.dim(place), Error) << place;
+    EXPECT_THROW(shape[place], Error) << place;
+    EXPECT_THROW(Shape().dim(place), Error) << place;
+    EXPECT_THROW(Shape::UnknownRank().dim(place), Error) << place;
+  }
+  for (const int place : {0, -1}) EXPECT_THROW(Shape::UnknownRank().dim(place), Error) << place;
+  try {
+    shape.dim(2);
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "Shape::dim: there is no dimension 2 in [2, 3]");
+  }
 }
 
 TEST(Shape, ChangesOnlyDimensionsThatAreThere) {
