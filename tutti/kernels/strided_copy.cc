@@ -28,19 +28,9 @@ void PlainStridedCopy(const Team&, const StridedCopy& copy, size_t size, const s
   for (int i = 0; i < copy.rank; ++i) {
     if (copy.dims[i] == 0) return;
   }
-  const auto run = [&]<typename T>(T) {
+  WithElementOfSize(size, [&]<typename T>(T) {
     CopyElements(copy, reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to));
-  };
-  switch (size) {
-    case 1:
-      return run(uint8_t{});
-    case 2:
-      return run(uint16_t{});
-    case 4:
-      return run(uint32_t{});
-    default:
-      return run(uint64_t{});
-  }
+  });
 }
 
 std::array<int64_t, kMaxRank> RowMajorStrides(const Shape& shape) {

@@ -37,6 +37,21 @@ using CopyFunction = void (*)(const Team& team, const StridedCopy& copy, size_t 
 void PlainStridedCopy(const Team& team, const StridedCopy& copy, size_t size, const std::byte* from,
                       std::byte* to);
 
+// Calls `function` with a number of as many bytes as an element has: function(uint32_t()).
+template <typename Function>
+void WithElementOfSize(size_t size, const Function& function) {
+  switch (size) {
+    case 1:
+      return function(uint8_t{});
+    case 2:
+      return function(uint16_t{});
+    case 4:
+      return function(uint32_t{});
+    default:
+      return function(uint64_t{});
+  }
+}
+
 // The distance, in elements, between neighbours along each dimension of a row-major tensor.
 std::array<int64_t, kMaxRank> RowMajorStrides(const Shape& shape);
 

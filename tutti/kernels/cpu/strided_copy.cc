@@ -244,19 +244,9 @@ void FastStridedCopy(const Team& team, const StridedCopy& copy, size_t size, con
     if (copy.dims[i] == 0) return;
   }
   const StridedCopy simple = Simplified(copy);
-  const auto run = [&]<typename T>(T) {
+  WithElementOfSize(size, [&]<typename T>(T) {
     Copy(team, simple, reinterpret_cast<const T*>(from), reinterpret_cast<T*>(to));
-  };
-  switch (size) {
-    case 1:
-      return run(uint8_t{});
-    case 2:
-      return run(uint16_t{});
-    case 4:
-      return run(uint32_t{});
-    default:
-      return run(uint64_t{});
-  }
+  });
 }
 
 }  // namespace tutti
