@@ -19,6 +19,7 @@
 namespace tutti {
 
 class Device;
+class StepCleanup;
 
 // What a kernel learns when a plan is made: the node, and the concrete type of every input and
 // output. Dimensions that only the run can tell are unknown here; then Prepare is called again, by
@@ -77,6 +78,7 @@ struct StepContext {
   int64_t random_step = 0;  // counts the session's runs; random ops that are given no step use it
   int64_t iteration = 0;    // of the innermost While; part of rendezvous keys
   Cancellation* cancellation = nullptr;
+  StepCleanup* cleanup = nullptr;  // what is undone should the step fail; null: nothing
   Device* device = nullptr;
   void* rendezvous = nullptr;   // runtime's; opaque here
   void* collectives = nullptr;  // runtime's; null without a communicator
@@ -147,6 +149,11 @@ class AsyncKernel : public Kernel {
   // later, on any thread; the context stays valid until then. When the step is cancelled the call
   // must come soon.
   virtual void Start(KernelContext& context) = 0;
+
+  // What a node that was started and is not done waits for: `Mutex "m", which token 3 holds`; empty
+  // if the kernel cannot tell. A step that is out of time asks, on the lane's thread, while the
+  // node may complete on another.
+  virtual std::string Awaited(const KernelContext& /*context*/) const { return ""; }
 
   absl::Status Compute(KernelContext&) final {
     return absl::InternalError("asynchronous kernel run in place");

@@ -34,14 +34,4 @@ class StepCleanup {
   std::vector<std::function<void()>> undos_;
 };
 
-// What the completion of a node is besides, if its step can fail as a whole: kernels find it by a
-// dynamic_cast of KernelContext::completion.
-class HasStepCleanup {
- public:
-  virtual StepCleanup* step_cleanup() = 0;  // null: nothing is undone
-
- protected:
-  ~HasStepCleanup() = default;
-};
-
 }  // namespace tutti

@@ -18,10 +18,8 @@ void RemoveFrom(List& waiting, const std::shared_ptr<Waiter>& waiter) {
 // --- Mutex.
 
 absl::Status MutexWaiter::Deliver() {
-  auto* const step = dynamic_cast<HasStepCleanup*>(context->completion);
-  if (step != nullptr && step->step_cleanup() != nullptr) {
-    step->step_cleanup()->IfStepFails(
-        [held = mutex, token = result] { held->ReleaseIfHeld(token); });
+  if (StepCleanup* const cleanup = context->step->cleanup; cleanup != nullptr) {
+    cleanup->IfStepFails([held = mutex, token = result] { held->ReleaseIfHeld(token); });
   }
   return NumberWaiter::Deliver();
 }

@@ -57,26 +57,23 @@ TEST_F(SyncTest, MutexesOfAFailedStepAreGivenBackIfHeld) {
   const auto mutex = std::make_shared<MutexResource>(MutexResource::Config{"m"});
   StepCleanup cleanup;
   Cancellation cancellation;
-  StepContext step{.cancellation = &cancellation, .device = &device_};
+  StepContext step{.cancellation = &cancellation, .cleanup = &cleanup, .device = &device_};
   Tensor token = Number(0);
   Tensor* const output = &token;
-  struct Ignore final : Completion, HasStepCleanup {
+  struct Ignore final : Completion {
     void NodeDone(uint32_t, absl::Status) override {}
-    StepCleanup* step_cleanup() override { return cleanup; }
-    StepCleanup* cleanup = nullptr;
   } ignore;
   KernelContext context;
   context.step = &step;
   context.outputs = &output;
   context.output_count = 1;
   context.completion = &ignore;
-  ignore.cleanup = &cleanup;
   mutex->Acquire(std::make_shared<MutexWaiter>(context, mutex));
   EXPECT_EQ(mutex->Describe(), "Mutex \"m\", which token 1 holds");
   // Released in time, and taken by somebody else: nothing to give back.
   ASSERT_TRUE(mutex->Release(token.scalar<int64_t>()).ok());
   StepCleanup others;
-  ignore.cleanup = &others;
+  step.cleanup = &others;
   mutex->Acquire(std::make_shared<MutexWaiter>(context, mutex));
   cleanup.Undo();
   EXPECT_EQ(mutex->Describe(), "Mutex \"m\", which token 2 holds");

@@ -10,7 +10,7 @@
 // it ends the operation for everyone, with its reason.
 #include <cstring>
 
-#include "tutti/device/awaiting.h"
+#include "tutti/device/kernel.h"
 #include "tutti/graph/ops/collective.h"
 #include "tutti/runtime/collectives.h"
 #include "tutti/runtime/register.h"
@@ -30,7 +30,7 @@ Wire WireOf(const std::string& name) {
 }
 
 // What all collective kernels share: the group, how operations are called, how they end.
-class CollectiveKernel : public AsyncKernel, public Awaiting {
+class CollectiveKernel : public AsyncKernel {
  public:
   absl::Status Prepare(PrepareContext& context) override {
     const Node& node = context.node();

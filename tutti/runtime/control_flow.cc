@@ -4,7 +4,6 @@
 // way the stack does not grow with the iterations.
 #include <cstring>
 
-#include "tutti/device/awaiting.h"
 #include "tutti/device/device.h"
 #include "tutti/runtime/nested_plan.h"
 #include "tutti/runtime/register.h"
@@ -27,7 +26,7 @@ absl::StatusOr<bool> BoolOf(const Tensor& value, const char* what) {
   return *value.data<bool>();
 }
 
-class IfKernel final : public AsyncKernel, public Awaiting {
+class IfKernel final : public AsyncKernel {
  public:
   absl::Status Prepare(PrepareContext& context) override {
     if (then_ != nullptr) return absl::OkStatus();
@@ -67,7 +66,7 @@ class IfKernel final : public AsyncKernel, public Awaiting {
   std::vector<Tensor> results_;
 };
 
-class WhileKernel final : public AsyncKernel, public Awaiting {
+class WhileKernel final : public AsyncKernel {
  public:
   absl::Status Prepare(PrepareContext& context) override {
     if (condition_ != nullptr) return absl::OkStatus();

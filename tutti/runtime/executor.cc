@@ -14,7 +14,6 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/team.h"
 #include "tutti/collective/communicator.h"
-#include "tutti/device/awaiting.h"
 #include "tutti/device/device.h"
 #include "tutti/runtime/unfinished.h"
 
@@ -207,8 +206,8 @@ void StepRun::TellUnfinished(uint32_t i) {
     for (uint64_t bits = outstanding[word]; bits != 0; bits &= bits - 1) {
       const uint32_t node = word * 64 + uint32_t(std::countr_zero(bits));
       const PlanInstance::RunNode& run = instance_.nodes()[node];
-      const auto* const awaiting = dynamic_cast<const Awaiting*>(run.kernel);
-      tell(node, awaiting == nullptr ? "" : "waits for " + awaiting->Awaited(run.context));
+      const std::string awaited = run.kernel->AsAsync()->Awaited(run.context);
+      tell(node, awaited.empty() ? "" : "waits for " + awaited);
     }
   }
 }
@@ -234,7 +233,6 @@ absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step, const Ru
   run.records = setup.records;
   run.options = setup.options;
   run.unfinished = setup.unfinished;
-  run.cleanup = setup.cleanup;
   bool done = false;
   run.Start([&done] { done = true; });
   lane.Drive(&done);

@@ -13,7 +13,6 @@
 #include "tutti/base/status.h"
 #include "tutti/compile/pipeline.h"
 #include "tutti/device/kernel.h"
-#include "tutti/device/step_cleanup.h"
 #include "tutti/runtime/plan_instance.h"
 #include "tutti/runtime/step_trace.h"
 
@@ -62,7 +61,7 @@ class Lane {
 
 // One run of a plan on a lane: the state machine of the executor. Nested runs (the bodies of If and
 // While) share the lane of the run around them. Everything happens on the lane's thread.
-class StepRun final : public Completion, public HasStepCleanup {
+class StepRun final : public Completion {
  public:
   // The instance's feeds must have been set. `step` lives until the run is finished.
   StepRun(PlanInstance& instance, Lane& lane, StepContext& step)
@@ -74,7 +73,6 @@ class StepRun final : public Completion, public HasStepCleanup {
 
   // From any thread.
   void NodeDone(uint32_t node, absl::Status status) override;
-  StepCleanup* step_cleanup() override { return cleanup; }
 
   // A node that completed elsewhere. Called by the lane.
   void Complete(uint32_t node, absl::Status status);
@@ -87,8 +85,6 @@ class StepRun final : public Completion, public HasStepCleanup {
   std::vector<NodeRecord>* records = nullptr;
   // How nested runs are compiled.
   CompileOptions options;
-  // What is undone should the step fail, if it is set.
-  StepCleanup* cleanup = nullptr;
   // Learns what was not done when the step is ended from outside, if it is set.
   UnfinishedNodes* unfinished = nullptr;
 
@@ -117,7 +113,6 @@ class StepRun final : public Completion, public HasStepCleanup {
 // What a run on a thread may have beside its instance.
 struct RunSetup {
   UnfinishedNodes* unfinished = nullptr;             // learns what an ended step has not done
-  StepCleanup* cleanup = nullptr;                    // what is undone should the step fail
   CompileOptions options = {};                       // of nested runs
   std::vector<NodeRecord>* records = nullptr;        // what the nodes did goes here
   collective::Communicator* communicator = nullptr;  // for a step with collectives

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "tutti/compile/program_text.h"
-#include "tutti/device/awaiting.h"
 #include "tutti/device/device.h"
 #include "tutti/device/kernel_registry.h"
 #include "tutti/graph/op_def.h"
@@ -40,7 +39,7 @@ class FailKernel final : public Kernel {
 };
 
 // Done when the test says so, or its step is cancelled.
-class WaitKernel final : public AsyncKernel, public Awaiting {
+class WaitKernel final : public AsyncKernel {
  public:
   void Start(KernelContext& c) override {
     stage->waiting[c.node->name()] = &c;

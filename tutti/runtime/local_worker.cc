@@ -224,6 +224,7 @@ struct LocalWorker::Step {
     StepContext context{.step_id = request.step_id,
                         .random_step = request.random_step,
                         .cancellation = request.cancellation,
+                        .cleanup = &cleanup,
                         .device = part.device,
                         .rendezvous = &rendezvous,
                         .collectives = collectives};
@@ -231,7 +232,6 @@ struct LocalWorker::Step {
     const absl::Status status = RunOnThisThread(
         *instance, context,
         {.unfinished = &unfinished,
-         .cleanup = &cleanup,
          .options = options,
          .records = request.trace != nullptr ? &records : nullptr,
          .communicator = collectives == nullptr ? nullptr : &collectives->communicator()});

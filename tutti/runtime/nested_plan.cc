@@ -160,7 +160,6 @@ void NestedPlan::Start(std::span<const Tensor* const> args, const KernelContext&
   run_->records = around.records;
   run_->options = around.options;
   run_->unfinished = around.unfinished;
-  run_->cleanup = around.cleanup;
   run_->Start(std::move(finished));
 }
 

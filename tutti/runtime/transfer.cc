@@ -2,7 +2,7 @@
 // rendezvous.
 #include <fmt/format.h>
 
-#include "tutti/device/awaiting.h"
+#include "tutti/device/kernel.h"
 #include "tutti/runtime/register.h"
 #include "tutti/runtime/rendezvous.h"
 
@@ -25,7 +25,7 @@ class SendKernel final : public Kernel {
   }
 };
 
-class RecvKernel final : public AsyncKernel, public Awaiting {
+class RecvKernel final : public AsyncKernel {
  public:
   void Start(KernelContext& context) override {
     RendezvousOf(context).Receive(KeyOf(context), [&context](absl::Status status, Tensor value) {

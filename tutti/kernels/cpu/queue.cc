@@ -2,7 +2,6 @@
 // memory that the next step uses again. What is taken is handed on without a copy.
 #include <cstring>
 
-#include "tutti/device/awaiting.h"
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/queue_type.h"
 #include "tutti/kernels/cpu/register.h"
@@ -29,7 +28,7 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& value, Device& device) {
   return copy;
 }
 
-class QueueNodeKernel : public AsyncKernel, public Awaiting {
+class QueueNodeKernel : public AsyncKernel {
  public:
   absl::Status Prepare(PrepareContext& c) override {
     TUTTI_ASSIGN_OR_RETURN(queue_, QueueOf(*c.node().input(0).node, c.device()));

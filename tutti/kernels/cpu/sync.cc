@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "tutti/device/awaiting.h"
+#include "tutti/device/kernel.h"
 #include "tutti/kernels/accumulator_resource.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/resource_access.h"
@@ -50,7 +50,7 @@ class ImmediateKernel final : public Kernel {
 
 // A node that may wait: the function hands a waiter to the resource, or returns an error.
 template <typename R, auto kFunction>
-class WaitingKernel final : public AsyncKernel, public Awaiting {
+class WaitingKernel final : public AsyncKernel {
  public:
   absl::Status Prepare(PrepareContext& c) override {
     TUTTI_ASSIGN_OR_RETURN(resource_, ResourceOf<R>(c));
