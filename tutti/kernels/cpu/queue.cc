@@ -48,7 +48,7 @@ class QueueNodeKernel : public AsyncKernel {
   std::shared_ptr<QueueResource> queue_;
 };
 
-class EnqueueKernel final : public QueueNodeKernel {
+class PutKernel : public QueueNodeKernel {
  public:
   void Start(KernelContext& c) override {
     auto put = std::make_shared<QueuePut>(c);
@@ -59,7 +59,12 @@ class EnqueueKernel final : public QueueNodeKernel {
   }
 
  private:
-  absl::Status Collect(KernelContext& c, std::vector<QueueElement>& elements) const {
+  // The elements that the inputs hold.
+  virtual absl::Status Collect(KernelContext& c, std::vector<QueueElement>& elements) const = 0;
+};
+
+class EnqueueKernel final : public PutKernel {
+  absl::Status Collect(KernelContext& c, std::vector<QueueElement>& elements) const override {
     QueueElement element;
     for (int i = 1; i < c.num_inputs(); ++i) {
       TUTTI_RETURN_IF_ERROR(CheckComponent(i - 1, c.input(i).shape()));
@@ -71,18 +76,8 @@ class EnqueueKernel final : public QueueNodeKernel {
   }
 };
 
-class EnqueueManyKernel final : public QueueNodeKernel {
- public:
-  void Start(KernelContext& c) override {
-    auto put = std::make_shared<QueuePut>(c);
-    if (absl::Status status = Collect(c, put->elements); !status.ok()) {
-      return FinishNode(c, std::move(status));
-    }
-    queue_->Put(put);
-  }
-
- private:
-  absl::Status Collect(KernelContext& c, std::vector<QueueElement>& elements) const {
+class EnqueueManyKernel final : public PutKernel {
+  absl::Status Collect(KernelContext& c, std::vector<QueueElement>& elements) const override {
     for (int i = 1; i < c.num_inputs(); ++i) {
       const Shape& shape = c.input(i).shape();
       if (shape.rank() < 1) {
