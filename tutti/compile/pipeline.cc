@@ -6,12 +6,12 @@
 namespace tutti {
 namespace {
 
-using Pass = absl::StatusOr<Program> (*)(const Program&, const PassContext&);
+using Pass = absl::StatusOr<Program> (*)(Program, const PassContext&);
 
 absl::StatusOr<Program> RunPasses(Program program, std::span<const Pass> passes,
                                   const PassContext& context) {
   for (const Pass pass : passes) {
-    TUTTI_ASSIGN_OR_RETURN(program, pass(program, context));
+    TUTTI_ASSIGN_OR_RETURN(program, pass(std::move(program), context));
   }
   return program;
 }

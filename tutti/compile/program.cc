@@ -21,6 +21,7 @@ void RemoveRepeats(std::vector<const Node*>& nodes) {
 
 ProgramCopy::ProgramCopy(const Program& from) : from_(from) {
   entries_.resize(size_t(from.graph->size()));
+  result_.graph->Reserve(from.graph->size());
 }
 
 ProgramCopy::Entry& ProgramCopy::EntryOf(const Node& original) {

@@ -45,6 +45,12 @@ Graph::~Graph() = default;
 
 Node* Graph::Add(NodeSpec spec) { return ValueOrThrow(AddNode(*this, std::move(spec))); }
 
+void Graph::Reserve(int64_t nodes) {
+  nodes_.reserve(size_t(nodes));
+  by_name_.reserve(size_t(nodes));
+  name_counts_.reserve(size_t(nodes));
+}
+
 const Node* Graph::Find(std::string_view name) const {
   const auto it = by_name_.find(name);
   return it == by_name_.end() ? nullptr : it->second;

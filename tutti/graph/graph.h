@@ -125,6 +125,9 @@ class Graph {
   const Node* Find(std::string_view name) const;   // null when there is none
   Output FindOutput(std::string_view name) const;  // "split:1"; empty when there is none
 
+  // Makes room for so many nodes in all.
+  void Reserve(int64_t nodes);
+
   // "dense", then "dense_1", and so on, under the current name scope; taken from then on.
   std::string UniqueName(std::string_view base);
 

@@ -196,7 +196,7 @@ class LayoutChooser {
 
 }  // namespace
 
-absl::StatusOr<Program> ChooseLayouts(const Program& program, const PassContext& context) {
+absl::StatusOr<Program> ChooseLayouts(Program program, const PassContext& context) {
   return LayoutChooser(program, context).Run();
 }
 

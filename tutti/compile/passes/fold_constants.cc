@@ -144,7 +144,7 @@ class Folder {
     }
     TUTTI_ASSIGN_OR_RETURN(Program result, copy_.Finish());
     if (!changed_) return result;
-    return Prune(result, context);
+    return Prune(std::move(result), context);
   }
 
  private:
@@ -216,7 +216,7 @@ class Folder {
 
 }  // namespace
 
-absl::StatusOr<Program> FoldConstants(const Program& program, const PassContext& context) {
+absl::StatusOr<Program> FoldConstants(Program program, const PassContext& context) {
   return Folder(program, context.device).Run(context);
 }
 

@@ -5,6 +5,7 @@
 // between) or is put into a bucket is left alone.
 #include <unordered_map>
 
+#include "tutti/compile/passes/node_facts.h"
 #include "tutti/compile/passes/passes.h"
 
 namespace tutti {
@@ -15,8 +16,10 @@ constexpr int kLearningRate = 1;
 constexpr int kGradient = 2;
 constexpr int kScale = 3;
 
+bool IsDescent(const Node& node) { return node.op() == "ApplyGradientDescent"; }
+
 bool CanFuse(const Node& update, const UseCounts& uses) {
-  if (update.op() != "ApplyGradientDescent") return false;
+  if (!IsDescent(update)) return false;
   if (!update.control_inputs().empty()) return false;
   const Output gradient = update.input(kGradient);
   const Node& product = *gradient.node;
@@ -27,7 +30,8 @@ bool CanFuse(const Node& update, const UseCounts& uses) {
 
 }  // namespace
 
-absl::StatusOr<Program> FuseDescent(const Program& program, const PassContext&) {
+absl::StatusOr<Program> FuseDescent(Program program, const PassContext&) {
+  if (!HasNode(program, IsDescent)) return program;
   const UseCounts uses(program);
   std::unordered_map<const Node*, bool> inside;  // products that vanish into their update
   for (const auto& node : program.graph->nodes()) {

@@ -355,7 +355,7 @@ class Fuser {
 
 }  // namespace
 
-absl::StatusOr<Program> FuseElementwise(const Program& program, const PassContext& /*context*/) {
+absl::StatusOr<Program> FuseElementwise(Program program, const PassContext& /*context*/) {
   return Fuser(program).Run();
 }
 

@@ -107,7 +107,7 @@ TEST(FuseElementwise, AChainOfAHundredThousand) {
   program.feeds = {value};
   for (int i = 0; i < 100000; ++i) value = i % 2 == 0 ? Neg(value) : Exp(value);
   program.fetches = {value};
-  const auto fused = FuseElementwise(program, {});
+  const auto fused = FuseElementwise(std::move(program), {});
   ASSERT_TRUE(fused.ok()) << MessageOf(fused.status());
   EXPECT_LT(fused->graph->size(), 2000);
 }

@@ -7,6 +7,7 @@
 // Gelu read its input, so Gelu is fused in inference only.
 #include <unordered_map>
 
+#include "tutti/compile/passes/node_facts.h"
 #include "tutti/compile/passes/passes.h"
 #include "tutti/device/kernel_registry.h"
 
@@ -25,6 +26,8 @@ struct Chain {
   }
 };
 
+bool IsProduct(const Node& node) { return node.op() == "MatMul" || node.op() == "Conv2D"; }
+
 // The activation by the name that the kernels know; "" when they do not know it.
 std::string ActivationOf(const Node& node) {
   for (const char* name : {"Relu", "Relu6", "Tanh", "Sigmoid"}) {
@@ -42,7 +45,7 @@ class Fuser {
   std::unordered_map<const Node*, Chain> Find() {
     std::unordered_map<const Node*, Chain> chains;
     for (const auto& node : program_.graph->nodes()) {
-      if (node->op() != "MatMul" && node->op() != "Conv2D") continue;
+      if (!IsProduct(*node)) continue;
       if (node->type(0).dtype != kFloat32 || !Plain(*node)) continue;
       Chain chain = {.product = node.get()};
       const Node* next = OnlyReader(node->output());
@@ -107,7 +110,8 @@ NodeSpec FusedSpec(const Chain& chain, NodeSpec last, NodeSpec product, Output b
 
 }  // namespace
 
-absl::StatusOr<Program> FuseMatrix(const Program& program, const PassContext& context) {
+absl::StatusOr<Program> FuseMatrix(Program program, const PassContext& context) {
+  if (!HasNode(program, IsProduct)) return program;
   const std::string_view kind = context.device != nullptr ? context.device->type() : "cpu";
   const auto chains = Fuser(program).Find();
   std::unordered_map<const Node*, bool> inside;  // all but the last of their chain

@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "tutti/compile/passes/node_facts.h"
 #include "tutti/compile/passes/passes.h"
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/update_table.h"
@@ -172,7 +173,12 @@ class Fuser {
 
 }  // namespace
 
-absl::StatusOr<Program> FuseUpdates(const Program& program, const PassContext&) {
+absl::StatusOr<Program> FuseUpdates(Program program, const PassContext&) {
+  const auto is_update = [](const Node& node) {
+    bool sparse = false;
+    return FindUpdateOp(node.op(), &sparse) != nullptr;
+  };
+  if (!HasNode(program, is_update)) return program;
   return Fuser(program).Run();
 }
 

@@ -7,9 +7,9 @@ namespace tutti {
 namespace {
 
 std::string Fused(std::string_view text) {
-  const auto program = ParseProgram(text);
+  auto program = ParseProgram(text);
   if (!program.ok()) return std::string(MessageOf(program.status()));
-  const auto fused = FuseUpdates(*program, {});
+  const auto fused = FuseUpdates(*std::move(program), {});
   return fused.ok() ? ToText(*fused) : std::string(MessageOf(fused.status()));
 }
 

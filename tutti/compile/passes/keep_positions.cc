@@ -24,6 +24,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tutti/compile/passes/node_facts.h"
 #include "tutti/compile/passes/passes.h"
 #include "tutti/device/kernel_registry.h"
 #include "tutti/graph/build.h"
@@ -35,6 +36,8 @@ namespace {
 constexpr int kX = 0;
 constexpr int kY = 1;
 constexpr int kDy = 2;
+
+bool IsPoolGradient(const Node& node) { return node.op() == "MaxPoolGrad"; }
 
 class PositionKeeper {
  public:
@@ -54,7 +57,7 @@ class PositionKeeper {
  private:
   // Notes what is to be done at `node`, if it is the gradient of a MaxPool of this program.
   void Find(const Node& node) {
-    if (node.op() != "MaxPoolGrad") return;
+    if (!IsPoolGradient(node)) return;
     const Node& pool = *node.input(kY).node;
     if (pool.op() != "MaxPool" || pool.input(kX) != node.input(kX) || !SameWindow(pool, node)) {
       return;
@@ -153,7 +156,8 @@ class PositionKeeper {
 
 }  // namespace
 
-absl::StatusOr<Program> KeepPositions(const Program& program, const PassContext& context) {
+absl::StatusOr<Program> KeepPositions(Program program, const PassContext& context) {
+  if (!HasNode(program, IsPoolGradient)) return program;
   return PositionKeeper(program, context).Run();
 }
 

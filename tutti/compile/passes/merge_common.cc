@@ -143,7 +143,7 @@ struct KeyEqual {
 
 }  // namespace
 
-absl::StatusOr<Program> MergeCommon(const Program& program, const PassContext&) {
+absl::StatusOr<Program> MergeCommon(Program program, const PassContext&) {
   ProgramCopy copy(program);
   // Keys point into the specs of nodes of the copy, which do not move.
   std::unordered_map<Key, const Node*, KeyHash, KeyEqual> seen;

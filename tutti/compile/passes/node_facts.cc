@@ -32,4 +32,10 @@ bool IsPure(const Node& node) {
                       [](const Attr& attr) { return TypeOf(attr.second) == AttrType::kSubgraph; });
 }
 
+bool HasNode(const Program& program, const std::function<bool(const Node&)>& matches) {
+  const auto& nodes = program.graph->nodes();
+  return std::any_of(nodes.begin(), nodes.end(),
+                     [&](const std::unique_ptr<Node>& node) { return matches(*node); });
+}
+
 }  // namespace tutti

@@ -1,6 +1,8 @@
 #pragma once
 
-#include "tutti/graph/graph.h"
+#include <functional>
+
+#include "tutti/compile/program.h"
 
 // What several passes ask about a node.
 namespace tutti {
@@ -19,5 +21,8 @@ bool HasEffects(const Node& node);
 
 // A node with the same inputs gives the same outputs, and nobody can tell how often it ran.
 bool IsPure(const Node& node);
+
+// Has the program such a node? A pass that looks for some ops asks before it counts and copies.
+bool HasNode(const Program& program, const std::function<bool(const Node&)>& matches);
 
 }  // namespace tutti

@@ -9,13 +9,13 @@
 // For the tests of passes.
 namespace tutti {
 
-using Pass = absl::StatusOr<Program> (*)(const Program&, const PassContext&);
+using Pass = absl::StatusOr<Program> (*)(Program, const PassContext&);
 
 // The text of what `pass` makes of the program in `text`, or the error.
 inline std::string TextAfter(Pass pass, std::string_view text, Device* device = nullptr) {
-  const auto program = ParseProgram(text);
+  auto program = ParseProgram(text);
   if (!program.ok()) return std::string(MessageOf(program.status()));
-  const auto result = pass(*program, {.device = device});
+  const auto result = pass(*std::move(program), {.device = device});
   return result.ok() ? ToText(*result) : std::string(MessageOf(result.status()));
 }
 

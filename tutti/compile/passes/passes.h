@@ -5,7 +5,9 @@
 #include "tutti/device/device.h"
 
 // The compiler passes, in the order in which they run, one file each. Each takes a program and
-// gives another that computes the same. Shapes are concrete as far as the feeds tell.
+// gives another that computes the same, or the one it was given where it finds nothing to do: a
+// copy of a large program costs more than most passes. Shapes are concrete as far as the feeds
+// tell.
 namespace tutti {
 
 // What passes may look at beside the program.
@@ -13,16 +15,16 @@ struct PassContext {
   Device* device = nullptr;  // kernels are looked up for its type
 };
 
-absl::StatusOr<Program> Prune(const Program& program, const PassContext& context);
-absl::StatusOr<Program> FoldConstants(const Program& program, const PassContext& context);
-absl::StatusOr<Program> Simplify(const Program& program, const PassContext& context);
-absl::StatusOr<Program> MergeCommon(const Program& program, const PassContext& context);
-absl::StatusOr<Program> FuseMatrix(const Program& program, const PassContext& context);
-absl::StatusOr<Program> FuseDescent(const Program& program, const PassContext& context);
-absl::StatusOr<Program> KeepPositions(const Program& program, const PassContext& context);
-absl::StatusOr<Program> FuseElementwise(const Program& program, const PassContext& context);
-absl::StatusOr<Program> FuseUpdates(const Program& program, const PassContext& context);
-absl::StatusOr<Program> ChooseLayouts(const Program& program, const PassContext& context);
-absl::StatusOr<Program> PlaceBuckets(const Program& program, const PassContext& context);
+absl::StatusOr<Program> Prune(Program program, const PassContext& context);
+absl::StatusOr<Program> FoldConstants(Program program, const PassContext& context);
+absl::StatusOr<Program> Simplify(Program program, const PassContext& context);
+absl::StatusOr<Program> MergeCommon(Program program, const PassContext& context);
+absl::StatusOr<Program> FuseMatrix(Program program, const PassContext& context);
+absl::StatusOr<Program> FuseDescent(Program program, const PassContext& context);
+absl::StatusOr<Program> KeepPositions(Program program, const PassContext& context);
+absl::StatusOr<Program> FuseElementwise(Program program, const PassContext& context);
+absl::StatusOr<Program> FuseUpdates(Program program, const PassContext& context);
+absl::StatusOr<Program> ChooseLayouts(Program program, const PassContext& context);
+absl::StatusOr<Program> PlaceBuckets(Program program, const PassContext& context);
 
 }  // namespace tutti

@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tutti/compile/passes/node_facts.h"
 #include "tutti/compile/passes/passes.h"
 #include "tutti/device/device.h"
 #include "tutti/graph/build.h"
@@ -162,7 +163,8 @@ class BucketPlacer {
 
 }  // namespace
 
-absl::StatusOr<Program> PlaceBuckets(const Program& program, const PassContext&) {
+absl::StatusOr<Program> PlaceBuckets(Program program, const PassContext&) {
+  if (!HasNode(program, IsBucket)) return program;
   return BucketPlacer(program).Run();
 }
 

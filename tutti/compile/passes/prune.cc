@@ -4,7 +4,7 @@
 
 namespace tutti {
 
-absl::StatusOr<Program> Prune(const Program& program, const PassContext&) {
+absl::StatusOr<Program> Prune(Program program, const PassContext&) {
   const auto& nodes = program.graph->nodes();
   std::vector<bool> needed(nodes.size(), false);
   std::vector<bool> fed(nodes.size(), false);
@@ -17,6 +17,11 @@ absl::StatusOr<Program> Prune(const Program& program, const PassContext&) {
     for (const Output& input : nodes[i]->inputs()) needed[size_t(input.node->id())] = true;
     for (const Node* control : nodes[i]->control_inputs()) needed[size_t(control->id())] = true;
   }
+  bool changes = false;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    changes = changes || (fed[i] ? !nodes[i]->control_inputs().empty() : !needed[i]);
+  }
+  if (!changes) return program;
   ProgramCopy copy(program);
   for (size_t i = 0; i < nodes.size(); ++i) {
     // Feeds stay, needed or not: the request has values for them.

@@ -83,18 +83,36 @@ TEST(Passes, TakeALongChain) {
     last = graph.Add({.op = "MatMul", .inputs = {last, last}})->output();
   }
   program.fetches = {last};
-  const auto pruned = Prune(program, {});
+  auto pruned = Prune(std::move(program), {});
   ASSERT_TRUE(pruned.ok());
   EXPECT_EQ(pruned->graph->size(), 200'001);
-  const auto folded = FoldConstants(*pruned, {});
+  auto folded = FoldConstants(*std::move(pruned), {});
   ASSERT_TRUE(folded.ok());
   EXPECT_EQ(folded->graph->size(), 200'001);
-  const auto simple = Simplify(*folded, {});
+  auto simple = Simplify(*std::move(folded), {});
   ASSERT_TRUE(simple.ok());
   EXPECT_EQ(simple->graph->size(), 100'001);
-  const auto merged = MergeCommon(*simple, {});
+  const auto merged = MergeCommon(*std::move(simple), {});
   ASSERT_TRUE(merged.ok());
   EXPECT_EQ(merged->graph->size(), 100'001);
+}
+
+// Work that is not done: the very graph that went in comes out.
+TEST(Passes, WhatFindsNothingToDoCopiesNothing) {
+  for (const Pass pass :
+       {Prune, FuseMatrix, FuseDescent, KeepPositions, FuseUpdates, PlaceBuckets}) {
+    auto program = ParseProgram(
+        "x = Placeholder() {dtype=float32, shape=[2]}\n"
+        "y = Sin(x)\n"
+        "z = Cos(y)\n"
+        "feed x\n"
+        "fetch z\n");
+    ASSERT_TRUE(program.ok()) << MessageOf(program.status());
+    const Graph* const graph = program->graph.get();
+    const auto result = pass(*std::move(program), {});
+    ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+    EXPECT_EQ(result->graph.get(), graph);
+  }
 }
 
 }  // namespace

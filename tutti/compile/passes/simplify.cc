@@ -126,7 +126,7 @@ class Simplifier {
     }
     TUTTI_ASSIGN_OR_RETURN(Program result, copy_.Finish());
     if (!changed_) return result;
-    return Prune(result, context);  // what was skipped over may be needed no more
+    return Prune(std::move(result), context);  // what was skipped over may be needed no more
   }
 
  private:
@@ -273,7 +273,7 @@ class Simplifier {
 
 }  // namespace
 
-absl::StatusOr<Program> Simplify(const Program& program, const PassContext& context) {
+absl::StatusOr<Program> Simplify(Program program, const PassContext& context) {
   return Simplifier(program).Run(context);
 }
 
