@@ -71,6 +71,26 @@ TEST_F(AllReduceTraining, GathersRowsOfDifferentCounts) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
+// The numbers of rows are gathered first: a step that ends meanwhile waits for them no longer.
+TEST_F(AllReduceTraining, AStepThatEndsDoesNotWaitForTheRowsOfOthers) {
+  auto communicators = ValueOrThrow(collective::Communicator::CreateInProcess(2));
+  const std::shared_ptr<collective::Communicator> first = std::move(communicators[0]);
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {-1, 2}, "x");
+  const Output all = AllGather(x);
+  Session session(graph, {.cores_per_device = 1, .communicator = first});
+  try {
+    session.Run({{x, Tensor::Zeros(kFloat32, {3, 2})}}, {all},
+                RunOptions{.timeout = std::chrono::milliseconds(50)});
+    FAIL() << "the other rank has no rows yet";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kDeadlineExceeded) << error.what();
+  }
+  // Its end is the end of the other rank's operations too.
+  int64_t rows[2] = {0, 1};
+  EXPECT_FALSE(communicators[1]->world().AllGather(rows, 1, kInt64).Wait().ok());
+}
+
 TEST_F(AllReduceTraining, NeedsACommunicator) {
   Graph graph;
   const Output x = Placeholder(graph, kFloat32, {4}, "x");
