@@ -7,7 +7,8 @@
 // computed before that of its input, which only the buckets of earlier layers want, and what a
 // program appends to a bucket at the very end of the graph (counts, copies) does not hold it back.
 //
-// Updates come right behind what they must wait for, before memory that they read is reused.
+// Updates come right behind what they must wait for, before memory that they read is reused. For
+// constants and feeds (a learning rate, which is built after all gradients) nobody waits.
 //
 // Within these the ids decide. A node never precedes what it waits for: its inputs, its control
 // inputs and, if it updates a variable, the readers that were built before it and earlier updates.
@@ -109,6 +110,7 @@ class Sorter {
   Ids Keys(Ids places) const {
     Ids keys = std::move(places);
     for (uint32_t id = 0; id < size(); ++id) {
+      if (IsThere(node(id))) keys[id] = 0;
       if (!updates_[id]) continue;
       keys[id] = 0;
       for (const uint32_t input : before_[id]) keys[id] = std::max(keys[id], keys[input]);
@@ -125,6 +127,11 @@ class Sorter {
     nodes.reserve(order.size());
     for (const uint32_t id : order) nodes.push_back(&node(id));
     return nodes;
+  }
+
+  // Has its value before the step begins, so that nobody waits for it.
+  static bool IsThere(const Node& node) {
+    return (node.op() == "Constant" || node.op() == "Placeholder") && node.control_inputs().empty();
   }
 
   // What `value` is a view of, in the end.

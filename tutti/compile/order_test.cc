@@ -29,6 +29,17 @@ TEST(OrderOf, IsThatOfTheGraphWhereNothingStartsEarly) {
             "a b c");
 }
 
+// The learning rate is built when all gradients are.
+TEST(OrderOf, UpdatesDoNotWaitForConstants) {
+  EXPECT_EQ(OrderedNames(kStart + "w = Variable() {dtype=float32, shape=[4, 4]}\n"
+                                  "g = Exp(x)\n"
+                                  "rest = Neg(x)\n"
+                                  "rate = Constant() {value=float32 [] {0.5}}\n"
+                                  "update = ApplyGradientDescent(w, rate, g)\n"
+                                  "fetch rest\ntarget update\n"),
+            "rate w g update rest");
+}
+
 // The layer's input gradient was built before the weight's.
 TEST(OrderOf, WhatTravelsComesBeforeWhatDoesNot) {
   EXPECT_EQ(OrderedNames(kStart + "g = Exp(x)\n"
