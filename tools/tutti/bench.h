@@ -10,7 +10,7 @@ struct BenchOptions {
   bool json = false;
   int threads = 0;         // 0: all cores
   double seconds = 2;      // how long to measure, about
-  std::string model = "";  // step, peak: empty for all
+  std::string model = {};  // step, peak: empty for all
   int64_t batch = 0;       // 0: the model's own
   bool list = false;       // peak: every value that is alive at the peak
 };

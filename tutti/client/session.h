@@ -60,7 +60,7 @@ struct RunOptions {
 };
 
 struct SessionOptions {
-  std::string target = "";  // "" is this process
+  std::string target = {};  // "" is this process
   // The task that this process is, as devices are named: /job:local/task:0/cpu:0 and so on.
   std::string job = "local";
   int task = 0;

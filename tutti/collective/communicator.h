@@ -33,11 +33,11 @@ enum class Wire : uint8_t { kAsIs = 1, kBFloat16 = 2, kFloat16 = 3 };
 // What can be said of one operation. Two ranks' calls belong together if group, key and step agree;
 // everything else must agree too, or every rank gets INVALID_ARGUMENT with both values.
 struct CallOptions {
-  std::string_view key = "";  // "grads/bucket_3"
+  std::string_view key = {};  // "grads/bucket_3"
   int64_t step = -1;          // -1: counts up by itself, per group and key
   // Empty: the tuner chooses. "parameter-server:2" has two servers among the ranks,
   // "parameter-server:2:own" makes the last two ranks servers that bring no data.
-  std::string_view algorithm = "";
+  std::string_view algorithm = {};
   Reduction reduction = Reduction::kSum;
   Wire wire = Wire::kAsIs;
   int root = 0;

@@ -13,9 +13,9 @@ namespace tutti {
 
 struct CollectiveOptions {
   // Calls of several ranks belong together if group and key agree. Empty: the node's name.
-  std::string key = "";
-  std::string group = "";      // empty: all ranks
-  std::string algorithm = "";  // empty: the tuner chooses
+  std::string key = {};
+  std::string group = {};      // empty: all ranks
+  std::string algorithm = {};  // empty: the tuner chooses
   std::string wire = "as-is";  // as-is, bf16 or fp16: how float32 travels
 };
 

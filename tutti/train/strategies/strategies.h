@@ -17,7 +17,7 @@ class Communicator;
 std::unique_ptr<Strategy> MakeLocalStrategy();
 
 struct AllReduceOptions {
-  std::string algorithm = "";                 // empty: the tuner chooses
+  std::string algorithm = {};                 // empty: the tuner chooses
   std::string wire = "as-is";                 // as-is, bf16 or fp16
   std::optional<BucketOptions> buckets = {};  // not given: what the cost model finds best
 };
