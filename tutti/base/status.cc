@@ -60,7 +60,9 @@ void ThrowIfError(const absl::Status& status) {
   throw Error(static_cast<Code>(status.code()), std::string(MessageOf(status)));
 }
 
-void ThrowInvalidArgument(std::string message) { throw Error(Code::kInvalidArgument, message); }
+void ThrowInvalidArgument(const std::string& message) {
+  throw Error(Code::kInvalidArgument, message);
+}
 
 absl::Status StatusFromCurrentException() {
   try {

@@ -49,7 +49,7 @@ absl::Status WithPrefix(const absl::Status& status, std::string_view prefix);
 void ThrowIfError(const absl::Status& status);
 
 // Throws an Error of code kInvalidArgument; for client code that has no Status at hand.
-[[noreturn]] void ThrowInvalidArgument(std::string message);
+[[noreturn]] void ThrowInvalidArgument(const std::string& message);
 
 template <typename T>
 T ValueOrThrow(absl::StatusOr<T> value) {

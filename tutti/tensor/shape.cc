@@ -13,7 +13,7 @@ namespace tutti {
 Shape::Shape(std::span<const int64_t> dims) {
   std::string why;
   const auto made = Make(dims, &why);
-  if (!made) ThrowInvalidArgument(std::move(why));
+  if (!made) ThrowInvalidArgument(why);
   *this = *made;
 }
 
