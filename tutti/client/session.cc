@@ -55,9 +55,9 @@ Session::Session(const Graph& graph, const SessionOptions& options) {
   }
   auto worker = std::make_shared<LocalWorker>(options.job, options.task, options.devices,
                                               CoresPerDevice(options), options.communicator);
-  state_.reset(
-      new State{graph, std::make_unique<LocalMaster>(
-                           std::move(worker), CompileOptions{.optimize = options.optimize})});
+  state_ = std::make_unique<State>(
+      graph, std::make_unique<LocalMaster>(std::move(worker),
+                                           CompileOptions{.optimize = options.optimize}));
   Await([&](auto done) { state_->master->Create(graph, done); });
 }
 

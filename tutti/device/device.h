@@ -48,7 +48,10 @@ class Device {
 
   const std::string& name() const { return name_; }
   const DeviceName& parsed_name() const { return parsed_; }
-  std::string_view type() const { return *parsed_.type; }  // "cpu": chooses kernels
+  // "cpu": chooses kernels. A complete name has one, which the check cannot know.
+  std::string_view type() const {
+    return *parsed_.type;  // NOLINT(bugprone-unchecked-optional-access)
+  }
   const Team& team() const { return team_; }
   MemoryPool& pool() { return pool_; }
   VariableStore& variables() { return variables_; }

@@ -65,11 +65,13 @@ DType KernelDType(const Node& node);
 template <typename K>
 void AddKernel(KernelRegistry& registry, std::string_view op, std::string_view kind,
                std::vector<DType> dtypes = {}, std::vector<std::pair<int, int>> in_place = {}) {
-  registry.Add({.op = std::string(op),
-                .kind = std::string(kind),
-                .dtypes = std::move(dtypes),
-                .make = [] { return std::make_unique<K>(); },
-                .in_place = std::move(in_place)});
+  KernelDef def;
+  def.op = op;
+  def.kind = kind;
+  def.dtypes = std::move(dtypes);
+  def.make = [] { return std::make_unique<K>(); };
+  def.in_place = std::move(in_place);
+  registry.Add(std::move(def));
 }
 
 // A kernel made from a function `absl::Status(KernelContext&)`, for ops that need no preparation.
