@@ -99,7 +99,7 @@ void BenchPeak(const BenchOptions& options) {
     for (const auto& value : peak.values) alive += value.bytes;
     Report({"peak", what + ", alive at " + peak.node, double(alive) * mega, "MB"}, options.json);
     for (const auto& [value, bytes] : peak.values) {
-      Report({"alive", value, double(bytes) * mega, "MB"}, options.json);
+      Report({"peak", what + ", alive: " + value, double(bytes) * mega, "MB"}, options.json);
     }
   }
 }

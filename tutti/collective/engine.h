@@ -34,7 +34,7 @@ struct Links {
 // Progress (DESIGN D12). Whoever waits for an operation drives: it makes progress for all of them,
 // and sleeps in the transport when nothing moves. There is one driver at a time; others that wait
 // sleep until their operation is done or the driver leaves. Poll lends a hand from outside. Where
-// links need serving (sockets), a thread sleeps in the transport while nobody drives.
+// links need serving (sockets), a thread sleeps in the transport when callers have ceased to drive.
 //
 // Failure. What this rank finds out (a broken link, ranks that disagree) is reported to the
 // control plane; operations end when its verdict comes through Fail, so that all ranks name the
@@ -168,7 +168,7 @@ class Engine {
   int waiting_ = 0;      // for the condition
   int64_t next_idle_ = 0;
   bool stopping_ = false;
-  std::condition_variable parked_;  // the service thread, while somebody drives
+  std::condition_variable parked_;  // the service thread, while callers drive
   std::thread service_;
 };
 

@@ -15,7 +15,8 @@ struct LiveBytes {
   size_t bytes = 0;
 };
 
-// What of a plan's memory is in use while the node runs at which most is.
+// What of a plan's memory is in use while the node runs at which most is, if nodes run in the
+// plan's order. Where some of them wait for others (AllReduce, Recv), values may live longer.
 struct MemoryPeak {
   const Node* node = nullptr;   // null for a plan without nodes
   size_t bytes = 0;             // the arenas are larger by what packing loses

@@ -1,4 +1,4 @@
-// The graph's own order, by id, is a topological one. A plan follows it, with two exceptions.
+// The graph's own order, by id, is a topological one. A plan follows it, with three exceptions.
 //
 // What travels comes first. Nodes that start early (AllReduce) wait for others while the lane
 // computes, so the sooner they start the better. They are ranked by how much must be computed for
@@ -7,8 +7,10 @@
 // computed before that of its input, which only the buckets of earlier layers want, and what a
 // program appends to a bucket at the very end of the graph (counts, copies) does not hold it back.
 //
-// Updates come right behind what they must wait for, before memory that they read is reused. For
-// constants and feeds (a learning rate, which is built after all gradients) nobody waits.
+// Updates come right behind what they must wait for, before memory that they read is reused.
+//
+// Constants and feeds come at the very front: nobody waits for them (a learning rate is built after
+// all gradients).
 //
 // Within these the ids decide. A node never precedes what it waits for: its inputs, its control
 // inputs and, if it updates a variable, the readers that were built before it and earlier updates.

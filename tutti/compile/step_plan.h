@@ -77,7 +77,7 @@ struct StepPlan {
 absl::StatusOr<std::unique_ptr<Kernel>> PrepareKernel(const StepPlan& plan, const PlanNode& node,
                                                       size_t* scratch_bytes);
 
-// Plans `program` on `device`. The order of nodes is the graph's, but updates run as soon as their
+// Plans `program` on `device`. The order of nodes is that of order.h: updates run as soon as their
 // gradient is there, so that it does not outlive its use; readers of a variable come before its
 // updates, so that those work in place. INVALID_ARGUMENT or UNIMPLEMENTED when a node has no
 // kernel, naming the kernels there are.

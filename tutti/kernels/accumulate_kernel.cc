@@ -15,7 +15,7 @@ namespace tutti {
 namespace {
 
 constexpr int64_t kElementsPerCore = 16384;  // fewer are not worth another core
-constexpr int64_t kLine = 64;                // two cores write no cache line together
+constexpr int64_t kLine = 64;                // narrower parts would share cache lines
 
 class AccumulateKernel final : public Kernel {
  public:

@@ -10,7 +10,7 @@
 // keep is bounded.
 namespace tutti::net {
 
-// What a message costs: empty ones are bounded too.
+// What a message costs: its own bytes, and what is kept beside them.
 constexpr uint64_t EagerCost(size_t bytes) { return bytes + 64; }
 
 class EagerSender {

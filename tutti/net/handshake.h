@@ -11,7 +11,7 @@
 
 namespace tutti::net {
 
-inline constexpr uint16_t kProtocolVersion = 1;
+inline constexpr uint16_t kProtocolVersion = 2;
 inline constexpr size_t kMaxJobBytes = 256;
 
 // Who stands at one end of a connection.

@@ -165,7 +165,7 @@ TEST(Handshake, ConnectingSideRefusesAnotherRankThanItCalled) {
 TEST(Handshake, TellsOtherVersionsApart) {
   Pair pair(Rank(1), Rank(0));
   pair.to_b[kVersionOffset] = 9;
-  ExpectRefused(std::move(pair), Refusal::kVersion, "protocol version is 9, expected 1");
+  ExpectRefused(std::move(pair), Refusal::kVersion, "protocol version is 9, expected 2");
 }
 
 TEST(Handshake, AnswersForeignProtocolsWithSilence) {

@@ -124,6 +124,25 @@ TEST_P(TransportSuite, TakesMoreThanAReceiverReads) {
   }
 }
 
+// So many that some of them wait, and nobody looks before all are sent.
+TEST_P(TransportSuite, TakesManyMessagesBeforeAnybodyReads) {
+  Make(2);
+  constexpr uint32_t kMessages = 230'000;
+  constexpr size_t kBytes = 100;
+  const std::vector<std::byte> data = Pattern(kMessages + kBytes, 5);
+  std::deque<Watched> sends(kMessages), receives(kMessages);
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    at(0).Send(1, {2, i}, ConstBytes(data).subspan(i, kBytes), &sends[i]);
+  }
+  for (uint32_t i = 0; i < kMessages; ++i) at(1).Receive(0, {2, i}, nullptr, kBytes, &receives[i]);
+  ASSERT_TRUE(Drive([&] { return receives.back().done() && sends.back().done(); }));
+  ASSERT_TRUE(Drive([&] { return std::ranges::all_of(receives, &Watched::done); }));
+  ASSERT_TRUE(Drive([&] { return std::ranges::all_of(sends, &Watched::done); }));
+  for (uint32_t i = 0; i < kMessages; ++i) {
+    ASSERT_TRUE(std::ranges::equal(receives[i].taken(), ConstBytes(data).subspan(i, kBytes))) << i;
+  }
+}
+
 // More small messages than a receiver keeps: the rest waits at the sender, and goes on when the
 // receiver has taken some.
 TEST_P(TransportSuite, WaitsWhereASenderIsFarAhead) {

@@ -241,9 +241,10 @@ struct LocalWorker::Step {
       }
     }
     if (request.trace != nullptr) {
+      auto peak = RecordPeak(plan);
       std::lock_guard lock(mutex);
       request.trace->arena_bytes += int64_t(plan.arena_bytes());
-      request.trace->peaks.push_back(RecordPeak(plan));
+      request.trace->peaks.push_back(std::move(peak));
       std::move(records.begin(), records.end(), std::back_inserter(request.trace->nodes));
     }
     instance->EndRun();

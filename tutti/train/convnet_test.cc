@@ -11,6 +11,7 @@
 #include "tutti/autodiff/gradients.h"
 #include "tutti/client/session.h"
 #include "tutti/graph/ops/activation.h"
+#include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/conv.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/matmul.h"
@@ -137,6 +138,35 @@ TEST(Convnet, PassesKeepEveryBitOfPooledGradients) {
       EXPECT_TRUE(SameBits(actual[i], expected[i]))
           << "round " << round << ", fetch " << i << ": " << actual[i].ToString(100)
           << ", expected " << expected[i].ToString(100);
+    }
+  }
+}
+
+// Behind a branch the gradient's shape is known only when the step runs, while the convolution's
+// result has channels in blocks.
+TEST(Convnet, PooledGradientsMayComeOutOfABranch) {
+  RegisterCpuKernels();
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {-1, 8, 8, 8});
+  const Output filter = Placeholder(graph, kFloat32, {3, 3, 8, 16});
+  const Output choice = Placeholder(graph, kBool, {});
+  const Output pooled = MaxPool(Conv2D(x, filter));
+  const Output chosen = If(
+      choice, [&] { return std::vector{Mul(pooled, 2.0f)}; },
+      [&] { return std::vector{Neg(pooled)}; })[0];
+  const std::vector<Output> fetches = Gradients(Sum(Square(chosen)), {x, filter});
+  for (const bool chosen_now : {true, false}) {
+    const std::vector<Feed> feeds = {{x, Numbers({4, 8, 8, 8}, 1)},
+                                     {filter, Numbers(filter.shape(), 2)},
+                                     {choice, Tensor::Scalar(chosen_now)}};
+    const std::vector<Tensor> expected =
+        Session(graph, {.cores_per_device = 1, .optimize = false}).Run(feeds, fetches);
+    const std::vector<Tensor> actual = Session(graph, {.cores_per_device = 1}).Run(feeds, fetches);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      for (int64_t e = 0; e < expected[i].elements(); ++e) {
+        const float wanted = expected[i].data<float>()[e];
+        ASSERT_NEAR(actual[i].data<float>()[e], wanted, 1e-4 * (1 + std::abs(wanted))) << i;
+      }
     }
   }
 }

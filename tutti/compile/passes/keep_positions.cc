@@ -48,8 +48,13 @@ class PositionKeeper {
         copy_(program),
         fetched_(program.fetches.begin(), program.fetches.end()) {}
 
-  absl::StatusOr<Program> Run() {
+  // False if there is nothing to do.
+  bool Find() {
     for (const auto& node : program_.graph->nodes()) Find(*node);
+    return !masked_.empty() || !by_position_.empty();
+  }
+
+  absl::StatusOr<Program> Run() {
     for (const auto& node : program_.graph->nodes()) TUTTI_RETURN_IF_ERROR(Visit(*node));
     return copy_.Finish();
   }
@@ -68,7 +73,9 @@ class PositionKeeper {
       behind_mask_.insert(&node);
     }
     const Node& result = mask != nullptr ? *mask : node;
-    if (!fetched_.contains(result.output()) && CanTellPositions(pool)) {
+    // A gradient of unknown shape would be row-major. (A mask has the shape of y.)
+    const bool known = mask != nullptr || node.input(kDy).shape().IsFullyKnown();
+    if (known && !fetched_.contains(result.output()) && CanTellPositions(pool)) {
       by_position_.insert(&node);
       pools_[&pool] = {};
     }
@@ -158,7 +165,9 @@ class PositionKeeper {
 
 absl::StatusOr<Program> KeepPositions(Program program, const PassContext& context) {
   if (!HasNode(program, IsPoolGradient)) return program;
-  return PositionKeeper(program, context).Run();
+  PositionKeeper keeper(program, context);
+  if (!keeper.Find()) return program;
+  return keeper.Run();
 }
 
 }  // namespace tutti

@@ -108,5 +108,15 @@ TEST(KeepPositions, OnlyTheMaskMovesWherePositionsCannotBeTold) {
   }
 }
 
+// It would be row-major, and nothing reorders positions.
+TEST(KeepPositions, AGradientOfUnknownShapeIsLeftAsItIs) {
+  const std::string program =
+      "x = Placeholder() {dtype=float32, shape=[2, 4, 6, 3]}\n"
+      "dy = Placeholder() {dtype=float32, shape=[?, 2, 3, 3]}\n"
+      "y = MaxPool(x)" +
+      kAttrs + "g = MaxPoolGrad(x, y, dy)" + kAttrs + "z = Neg(g)\nfeed x\nfeed dy\nfetch z\n";
+  EXPECT_EQ(After(program), Same(program));
+}
+
 }  // namespace
 }  // namespace tutti

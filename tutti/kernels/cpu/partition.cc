@@ -28,24 +28,29 @@ uint64_t KeyOf(float value, int64_t index) {
   return uint64_t{order} << 32 | (std::numeric_limits<uint32_t>::max() - uint32_t(index));
 }
 
-// `best` is room for keys, any content.
-void SelectRow(const float* row, int64_t width, int64_t k, std::vector<uint64_t>& best,
-               float* values, int64_t* indices) {
-  const auto full = size_t(std::min(width, std::max<int64_t>(2 * k, 64)));
+// How many keys the list of a row holds.
+int64_t ListLength(const TopKGeometry& g) {
+  return std::min(g.width, std::max<int64_t>(2 * g.k, 64));
+}
+
+// `best`: room for the list.
+void SelectRow(const float* row, const TopKGeometry& g, uint64_t* best, float* values,
+               int64_t* indices) {
+  const int64_t full = ListLength(g);
   uint64_t threshold = 0;
-  best.clear();
-  for (int64_t i = 0; i < width; ++i) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < g.width; ++i) {
     const uint64_t key = KeyOf(row[i], i);
     if (key < threshold) continue;
-    best.push_back(key);
-    if (best.size() < full || i + 1 == width) continue;
-    std::nth_element(best.begin(), best.begin() + (k - 1), best.end(), std::greater<>());
-    best.resize(size_t(k));
-    threshold = best.back();
+    best[count++] = key;
+    if (count < full || i + 1 == g.width) continue;
+    std::nth_element(best, best + (g.k - 1), best + count, std::greater<>());
+    count = g.k;
+    threshold = best[g.k - 1];
   }
-  std::partial_sort(best.begin(), best.begin() + k, best.end(), std::greater<>());
-  for (int64_t i = 0; i < k; ++i) {
-    const auto index = int64_t(std::numeric_limits<uint32_t>::max() - uint32_t(best[size_t(i)]));
+  std::partial_sort(best, best + g.k, best + count, std::greater<>());
+  for (int64_t i = 0; i < g.k; ++i) {
+    const auto index = int64_t(std::numeric_limits<uint32_t>::max() - uint32_t(best[i]));
     indices[i] = index;
     values[i] = row[index];
   }
@@ -65,11 +70,15 @@ class TopKKernel final : public DynamicKernel {
     const float* const x = context.input(0).data<float>();
     float* const values = context.output(0).data<float>();
     int64_t* const indices = context.output(1).data<int64_t>();
-    const int64_t grain = DivideRoundUp(kElementsPerCore, g.width);
-    context.team().ParallelFor(g.rows, grain, [&](int64_t begin, int64_t end) {
-      thread_local std::vector<uint64_t> best;  // its memory stays from run to run
-      for (int64_t row = begin; row < end; ++row) {
-        SelectRow(x + row * g.width, g.width, g.k, best, values + row * g.k, indices + row * g.k);
+    const int64_t parts = std::min<int64_t>(context.team().cores(),
+                                            DivideRoundUp(g.rows * g.width, kElementsPerCore));
+    lists_.resize(size_t(parts * ListLength(g)));
+    context.team().ParallelFor(parts, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t part = begin; part < end; ++part) {
+        uint64_t* const best = lists_.data() + part * ListLength(g);
+        for (int64_t row = part * g.rows / parts; row < (part + 1) * g.rows / parts; ++row) {
+          SelectRow(x + row * g.width, g, best, values + row * g.k, indices + row * g.k);
+        }
       }
     });
     return absl::OkStatus();
@@ -77,6 +86,7 @@ class TopKKernel final : public DynamicKernel {
 
  private:
   StandIn reference_;
+  std::vector<uint64_t> lists_;  // one for each part of the rows; the memory stays from run to run
 };
 
 }  // namespace

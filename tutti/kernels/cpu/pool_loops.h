@@ -17,7 +17,7 @@ void AvgPoolImages(const Window& window, int64_t inner, const float* x, float* y
 void MaxPoolGradImages(const Window& window, int64_t inner, const float* x, const float* y,
                        const float* dy, float* dx, int64_t begin, int64_t end);
 // MaxPoolImages that also notes where in its window, counted row by row, each maximum was, and the
-// gradient that needs nothing else. REQUIRES: the window has at most 256 elements.
+// gradient that needs nothing else. REQUIRES: the window has at most kMostPoolPositions elements.
 void MaxPoolWithPositionsImages(const Window& window, int64_t inner, const float* x, float* y,
                                 uint8_t* positions, int64_t begin, int64_t end);
 void MaxPoolGradWithPositionsImages(const Window& window, int64_t inner, const uint8_t* positions,

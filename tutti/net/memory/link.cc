@@ -8,9 +8,9 @@
 namespace tutti::net::memory {
 namespace {
 
-// Messages that nobody reads, up to 1 KB each: the peer is stuck, or the caller does not wait for
-// it.
-constexpr size_t kMostQueued = 1 << 17;
+// Short messages that nobody reads, up to 1 KB each: the peer is stuck, or the caller does not wait
+// for it. Of the others there are no more than there are requests, here or at the peer.
+constexpr size_t kMostShortsQueued = 1 << 17;
 
 // Beyond this the second copy costs more than the round trip that a direct one needs.
 constexpr size_t kMostEagerBytes = 8 << 10;
@@ -33,7 +33,7 @@ void Link::Queue(CellKind kind, Tag tag, ConstBytes payload, Request* request) {
 }
 
 bool Link::QueueCopy(CellKind kind, Tag tag, ConstBytes payload) {
-  if (queue_.size() >= kMostQueued) {
+  if (kind == CellKind::kShort && ++shorts_queued_ > kMostShortsQueued) {
     overflown_ = true;
     return false;
   }
@@ -50,6 +50,7 @@ bool Link::Flush() {
     if (!Push(next.kind, next.tag, payload)) return moved;
     moved = true;
     Request* request = next.request;
+    if (next.kind == CellKind::kShort) --shorts_queued_;
     queue_.pop_front();
     if (request) request->Done(absl::OkStatus());
   }
@@ -62,8 +63,8 @@ absl::Status Link::Health() const {
     return DataLoss("the count of cells that it read from this rank makes no sense");
   }
   if (overflown_) {
-    return ResourceExhausted("{} messages wait for room in its ring; it does not read them",
-                             queue_.size());
+    return ResourceExhausted("{} short messages wait for room in its ring; it does not read them",
+                             kMostShortsQueued);
   }
   return absl::OkStatus();
 }

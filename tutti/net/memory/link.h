@@ -33,8 +33,8 @@ class Link {
     if (queue_.empty() && Push(kind, tag, payload)) return request->Done(absl::OkStatus());
     Queue(kind, tag, payload, request);
   }
-  // Sends one of up to Transport::kShortBytes, which is copied. False if too many are queued
-  // already.
+  // Sends one of up to Transport::kShortBytes, which is copied. False if it is a short message, and
+  // too many of these are queued already.
   bool SendCopy(CellKind kind, Tag tag, ConstBytes payload) {
     if (queue_.empty() && Push(kind, tag, payload)) return true;
     return QueueCopy(kind, tag, payload);
@@ -99,6 +99,7 @@ class Link {
   bool fence_;
   size_t eager_bytes_;
   std::deque<Queued> queue_;
+  size_t shorts_queued_ = 0;
   absl::Status status_;
   bool overflown_ = false;
   std::atomic<bool> over_{false};     // status_ is not OK

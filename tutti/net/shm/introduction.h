@@ -36,7 +36,7 @@ struct Introduction {
   cpu_set_t cores{};  // on which the sender may run
 
   static constexpr uint64_t kMagic = 0x6d68736974747574;  // "tuttishm"
-  static constexpr uint32_t kVersion = 1;
+  static constexpr uint32_t kVersion = 2;
 };
 
 // What is wrong with an introduction that should come from rank `from` (-1: from any lower one) to

@@ -78,7 +78,7 @@ class Inbox {
   void DropKept();
 
  private:
-  // What came before its Receive: a copy, or the announcement of something larger.
+  // What came before its Receive: a copy, or the announcement of one that waits at its sender.
   struct Arrived {
     uint64_t total;
     std::unique_ptr<std::byte[]> bytes;  // null: announced

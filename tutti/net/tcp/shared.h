@@ -18,7 +18,7 @@ class Link;
 inline constexpr size_t kBurstBytes = size_t{1} << 20;
 
 // Of what a peer may make this rank keep, half is for messages that came at once, the other for
-// announcements and short messages, of which there are few.
+// announcements and short messages, which are small.
 inline uint64_t EagerWindow(const TcpOptions& options) { return options.max_kept_bytes / 2; }
 
 // What all links of a transport work with.
