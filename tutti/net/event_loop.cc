@@ -139,7 +139,8 @@ void EventLoop::SetTimer() {
 
 void EventLoop::RunDueTimers() {
   uint64_t expirations = 0;
-  [[maybe_unused]] const ssize_t got = read(timer_.fd(), &expirations, sizeof(expirations));
+  // What it went off for may have come due after now_: then it has to go off again.
+  if (read(timer_.fd(), &expirations, sizeof(expirations)) > 0) timer_set_for_ = kUnset;
   while (!timers_.empty() && timers_.begin()->first <= now_) {
     const auto task = std::move(timers_.begin()->second);
     timers_.erase(timers_.begin());

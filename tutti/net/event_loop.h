@@ -60,7 +60,8 @@ class EventLoop {
   std::unordered_map<uint64_t, Watched> watched_;
   uint64_t next_id_ = 1;  // 0 stands for wake_ and timer_
   std::multimap<int64_t, std::function<void()>> timers_;
-  int64_t timer_set_for_ = 0;
+  static constexpr int64_t kUnset = -1;
+  int64_t timer_set_for_ = kUnset;  // 0: never
   int64_t now_ = 0;
   bool stopping_ = false;
 
