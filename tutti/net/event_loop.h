@@ -12,11 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tutti/net/socket.h"
+#include "tutti/net/poller.h"
 
 namespace tutti::net {
 
-// A thread that sleeps in epoll and calls back: when a descriptor is ready, when a time has come,
+// A thread that drives a Poller and calls back: when a descriptor is ready, when a time has come,
 // when another thread posts a task. In one round descriptors come first and times last, so whoever
 // judges by now() has seen all that had arrived before, also after the process itself was stopped.
 //
@@ -26,9 +26,10 @@ class EventLoop {
   static absl::StatusOr<std::unique_ptr<EventLoop>> Create(std::string thread_name);
   ~EventLoop();
 
-  void Start();
+  // RESOURCE_EXHAUSTED where the system gives no thread; nothing runs then.
+  absl::Status Start();
   // Runs `last` on the thread after the tasks posted so far, and joins it. Nothing is called after
-  // that. Not from the thread itself.
+  // that. Not from the thread itself. Where there is no thread the caller runs `last`.
   void Stop(std::function<void()> last = nullptr);
 
   void Post(std::function<void()> task);
@@ -42,26 +43,27 @@ class EventLoop {
   int64_t now() const { return now_; }
 
  private:
-  struct Watched {
-    int fd;
-    uint32_t events;
-    std::shared_ptr<std::function<void(uint32_t)>> handler;
+  struct Watched final : EventHandler {
+    void OnEvents(uint32_t ready) override {
+      if (!forgotten) handler(ready);
+    }
+    int fd = -1;
+    uint32_t events = 0;
+    std::function<void(uint32_t)> handler;
+    bool forgotten = false;
   };
 
   explicit EventLoop(std::string thread_name) : thread_name_(std::move(thread_name)) {}
-  absl::Status Open();
   void Run();
-  void SetTimer();
   void RunDueTimers();
   void RunTasks();
 
   const std::string thread_name_;
-  Socket epoll_, wake_, timer_;
-  std::unordered_map<uint64_t, Watched> watched_;
-  uint64_t next_id_ = 1;  // 0 stands for wake_ and timer_
+  Poller poller_;
+  std::unordered_map<uint64_t, std::unique_ptr<Watched>> watched_;
+  std::vector<std::unique_ptr<Watched>> forgotten_;  // of which events may be on their way
+  uint64_t next_id_ = 1;
   std::multimap<int64_t, std::function<void()>> timers_;
-  static constexpr int64_t kUnset = -1;
-  int64_t timer_set_for_ = kUnset;  // 0: never
   int64_t now_ = 0;
   bool stopping_ = false;
 

@@ -20,7 +20,7 @@ TEST(EventLoopTest, ATimerThatComesDueWhileTheLoopIsAwakeRuns) {
   std::mt19937 random(seed);
   auto loop = EventLoop::Create("timers");
   ASSERT_TRUE(loop.ok()) << loop.status();
-  (*loop)->Start();
+  ASSERT_TRUE((*loop)->Start().ok());
   constexpr int64_t kDelay = 100'000;
   for (int round = 0; round < 3000; ++round) {
     std::promise<void> ran;

@@ -13,9 +13,10 @@
 //   message    type u8, zero u8, length u16, body
 //   hello  1   purpose u8, rank i32, size i32, generation i64, stream u32, nonce 32 bytes,
 //              length u16 and job
-//   proof  2   HMAC(token, "connecting" 00, L, hello of the connecting side, hello of the
-//   accepting) accept 3   the same with "accepting" 00. L is the first hello's length, u16 refusal
-//   4  reason u8, length u16 and text
+//   proof  2   HMAC(token, "connecting" 00, L, hello of the connecting side, hello of the other);
+//              L is the first hello's length, u16
+//   accept 3   the same with "accepting" 00
+//   refusal 4  reason u8, length u16 and text
 //
 // The preamble, the message header and the refusal are the same in all versions, so that a process
 // of another version can be told why it is refused.
@@ -267,12 +268,13 @@ Refusal Handshake::CheckPeer(std::string* text) const {
     *text = fmt::format("generation is {}, expected {}", peer_.generation, own_.generation);
     return Refusal::kGeneration;
   }
-  if (peer_.size != own_.size) {
+  if (peer_.size != own_.size && !own_.any_size) {
     *text = fmt::format("job of {} ranks, expected {}", peer_.size, own_.size);
     return Refusal::kSize;
   }
-  if (peer_.rank < 0 || peer_.rank >= own_.size) {
-    *text = fmt::format("rank {} is out of range, expected 0 to {}", peer_.rank, own_.size - 1);
+  const int ranks = own_.any_size ? peer_.size : own_.size;
+  if (peer_.rank < 0 || peer_.rank >= ranks) {
+    *text = fmt::format("rank {} is out of range, expected 0 to {}", peer_.rank, ranks - 1);
     return Refusal::kRank;
   }
   if (expected_peer_ >= 0 && peer_.rank != expected_peer_) {

@@ -26,6 +26,9 @@ struct Identity {
   int64_t generation = 0;
   Purpose purpose = Purpose::kControl;
   uint32_t stream = 0;  // number of a data stream
+  // Of the own identity, not sent: peers of a job with another number of ranks pass. The caller
+  // compares, where it can tell a peer that has the token more than two numbers.
+  bool any_size = false;
 };
 
 // Why a connection is refused. The numbers travel.

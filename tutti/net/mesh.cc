@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "tutti/base/status.h"
+#include "tutti/base/thread.h"
+
 namespace tutti::net {
 namespace {
 
@@ -15,10 +18,18 @@ Mesh::Mesh(std::unique_ptr<Transport> memory, std::unique_ptr<Transport> sockets
   for (int peer = 0; peer < memory_->size(); ++peer) {
     near_.push_back(memory_->link(peer) != LinkKind::kSocket);
   }
-  watcher_ = std::thread([this] { Watch(); });
+}
+
+absl::StatusOr<std::unique_ptr<Transport>> Mesh::Create(std::unique_ptr<Transport> memory,
+                                                        std::unique_ptr<Transport> sockets) {
+  std::unique_ptr<Mesh> mesh(new Mesh(std::move(memory), std::move(sockets)));
+  TUTTI_ASSIGN_OR_RETURN(mesh->watcher_, StartThread("the thread that waits for sockets",
+                                                     [made = mesh.get()] { made->Watch(); }));
+  return std::unique_ptr<Transport>(std::move(mesh));
 }
 
 Mesh::~Mesh() {
+  if (!watcher_.joinable()) return;
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;

@@ -20,7 +20,9 @@ namespace tutti::net {
 class Mesh final : public Transport {
  public:
   // `memory` reaches some ranks (kMemory), `sockets` all. Both are of the same rank and size.
-  Mesh(std::unique_ptr<Transport> memory, std::unique_ptr<Transport> sockets);
+  // RESOURCE_EXHAUSTED where the system gives no thread.
+  static absl::StatusOr<std::unique_ptr<Transport>> Create(std::unique_ptr<Transport> memory,
+                                                           std::unique_ptr<Transport> sockets);
   ~Mesh() override;
 
   int rank() const override { return memory_->rank(); }
@@ -69,6 +71,7 @@ class Mesh final : public Transport {
   }
 
  private:
+  Mesh(std::unique_ptr<Transport> memory, std::unique_ptr<Transport> sockets);
   bool Near(int peer) const { return near_[static_cast<size_t>(peer)]; }
   Transport& Of(int peer) const { return Near(peer) ? *memory_ : *sockets_; }
   void Watch();

@@ -3,12 +3,15 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
+#include <filesystem>
 #include <limits>
 #include <system_error>
 
@@ -23,12 +26,7 @@ constexpr int kBacklog = 1024;
 absl::StatusOr<Socket> MakeStream(const Address& address) {
   Socket made(socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (made.valid()) return made;
-  const int error = errno;
-  if (error == EMFILE || error == ENFILE) {
-    return ResourceExhausted("no socket: {}; raise the limit of open files (ulimit -n)",
-                             ErrnoText(error));
-  }
-  return Unavailable("no socket for {}: {}", ToString(address), ErrnoText(error));
+  return NoDescriptor(fmt::format("no socket for {}", ToString(address)), errno);
 }
 
 }  // namespace
@@ -42,6 +40,34 @@ std::string ErrnoText(int error) {
   std::string text = std::generic_category().message(error);
   if (!text.empty() && text[0] >= 'A' && text[0] <= 'Z') text[0] = static_cast<char>(text[0] + 32);
   return text;
+}
+
+absl::Status NoDescriptor(std::string_view what, int error) {
+  if (error == EMFILE) {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    return ResourceExhausted("{}: {}; process {} may open {}: raise its limit (ulimit -n)", what,
+                             ErrnoText(error), getpid(), limit.rlim_cur);
+  }
+  if (error == ENFILE) {
+    return ResourceExhausted(
+        "{}: {}; raise the limit of this machine (fs.file-max), or start fewer tasks on it", what,
+        ErrnoText(error));
+  }
+  return Unavailable("{}: {}", what, ErrnoText(error));
+}
+
+int64_t DescriptorsLeft() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return -1;
+  std::error_code error;
+  int64_t open = -1;  // the listing itself takes one
+  for (std::filesystem::directory_iterator entry("/proc/self/fd", error), end;
+       !error && entry != end; entry.increment(error)) {
+    // The limit is one of numbers: what was opened above it, before it was lowered, takes no room.
+    open += std::strtoull(entry->path().filename().c_str(), nullptr, 10) < limit.rlim_cur;
+  }
+  return error ? -1 : static_cast<int64_t>(limit.rlim_cur) - open;
 }
 
 absl::StatusOr<Socket> Listen(const Address& address) {

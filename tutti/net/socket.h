@@ -40,6 +40,12 @@ class Socket {
 // An errno in words, as part of a sentence: "connection refused".
 std::string ErrnoText(int error);
 
+// What a call that makes a descriptor failed with: RESOURCE_EXHAUSTED that names the limit of open
+// files where that is reached, else UNAVAILABLE. `what` begins the sentence: "no socket".
+absl::Status NoDescriptor(std::string_view what, int error);
+// How many more descriptors this process may open, as far as the system tells; -1: not known.
+int64_t DescriptorsLeft();
+
 // A listening socket. Errors say where and why.
 absl::StatusOr<Socket> Listen(const Address& address);
 

@@ -142,7 +142,7 @@ TEST(EventLoop, RunsTasksTimesAndDescriptors) {
     order.push_back(1);
     loop->Forget(id);  // level-triggered: it would come again
   });
-  loop->Start();
+  ASSERT_TRUE(loop->Start().ok());
   all.get_future().wait();
   loop->Post([&] { order.push_back(4); });
   loop->Stop([&] { order.push_back(5); });

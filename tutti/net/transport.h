@@ -14,6 +14,9 @@ namespace tutti::net {
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
 
+// Where a rank is named and none is meant: of a failure for which no single rank is the cause.
+inline constexpr int kNoRank = -1;
+
 // Names a message between two ranks: the operation it belongs to, and its number among the messages
 // that this operation sends from the one to the other.
 struct Tag {
@@ -31,7 +34,7 @@ struct MemoryKey {
 
 // How the bytes of a peer are reached.
 enum class LinkKind : uint8_t {
-  kSelf,    // the peer is this rank
+  kSelf,    // the peer is this rank: only Map goes there
   kMemory,  // loads and stores: Map gives a pointer into the peer's registered memory
   kSocket,  // messages only
 };
@@ -65,7 +68,8 @@ class RegisteredMemory {
 // Moves bytes between the ranks of one job, as one of them sees it. Messages of one tag are matched
 // one to one; a message may arrive before its Receive is posted (small ones are kept, large ones,
 // and small ones of a rank that is far ahead, wait at the sender); different tags do not hold each
-// other up.
+// other up. A rank has no link to itself: what names its own rank, except Map, is an
+// INVALID_ARGUMENT.
 //
 // Not thread-safe, except where said: the engine calls it under its lock, from whichever thread
 // makes progress. Nothing blocks but Wait.
@@ -78,10 +82,12 @@ class Transport {
   virtual LinkKind link(int peer) const = 0;
   virtual std::string Describe(int peer) const = 0;  // "rank 2 (10.0.0.7:4711, tcp)"
 
-  // Memory
-  // ------------------------------------------------------------------------------------------
+  // Memory ---------------------------------------------------------------------------------------
+
   virtual absl::StatusOr<std::unique_ptr<RegisteredMemory>> Allocate(size_t bytes) = 0;
-  // Registers memory that the caller owns, for Put and Get over sockets. Peers cannot Map it.
+  // Registers memory that the caller owns, so that peers reach it by Put and Get over sockets; they
+  // cannot Map it. For tensors between tasks, which lie in memory of their device, and for RDMA,
+  // whose network cards reach registered memory only; collectives use Allocate.
   virtual absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(Bytes bytes) = 0;
   // The key of [data, data + bytes) if it lies in memory from Allocate; region 0 otherwise.
   virtual MemoryKey KeyOf(const void* data, size_t bytes) const = 0;
@@ -89,12 +95,15 @@ class Transport {
   // pointer is good as long as the peer keeps the memory. Checks that the range is inside it.
   virtual absl::StatusOr<std::byte*> Map(int peer, MemoryKey key, size_t bytes) = 0;
   // One-sided: the peer's program takes no part. Done of a Put means that the bytes are in place.
+  // What the transfer of tensors between tasks is built on: the sender tells a key, and the
+  // receiver gets the bytes when it wants them, where the fabric can by an RDMA read. Collectives
+  // use messages and Map.
   virtual void Put(int peer, MemoryKey destination, ConstBytes source, Request* request) = 0;
   virtual void Get(int peer, MemoryKey source, Bytes destination, Request* request) = 0;
 
-  // Messages
-  // ---------------------------------------------------------------------------------------- Done
-  // when `data` may be changed.
+  // Messages -------------------------------------------------------------------------------------
+
+  // Done when `data` may be changed.
   virtual void Send(int peer, Tag tag, ConstBytes data, Request* request) = 0;
   // A message of exactly `bytes` bytes; another length is an INVALID_ARGUMENT that names both. They
   // land at `destination`, or, where that is null, are handed to request->Take.
@@ -107,7 +116,7 @@ class Transport {
   virtual absl::Status SendShort(int peer, Tag tag, ConstBytes data) = 0;
   struct ShortMessage {
     ShortMessage() {}  // leaves `data` as it is: most messages are much shorter
-    int peer = -1;
+    int peer = kNoRank;
     Tag tag;
     uint32_t bytes = 0;
     alignas(8) std::byte data[kShortBytes];
@@ -115,9 +124,9 @@ class Transport {
   // Takes one that has arrived; false when there is none.
   virtual bool NextShort(ShortMessage* message) = 0;
 
-  // Progress
-  // ---------------------------------------------------------------------------------------- Moves
-  // what can be moved without waiting. True if anything did.
+  // Progress -------------------------------------------------------------------------------------
+
+  // Moves what can be moved without waiting. True if anything did.
   virtual bool Progress() = 0;
   // Sleeps until Progress may find something to do, Wake is called, or the time is over. Spins a
   // short while first. Thread-safe: called without the lock.
@@ -136,7 +145,7 @@ class Transport {
   // A link that ended by itself, told once each: a peer died, or left on purpose. Messages that
   // came whole before that can still be received.
   struct BrokenLink {
-    int peer = -1;
+    int peer = kNoRank;
     absl::Status status;
   };
   virtual bool NextBroken(BrokenLink* broken) = 0;

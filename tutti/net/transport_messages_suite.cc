@@ -178,17 +178,25 @@ TEST_P(TransportSuite, WaitsWhereASenderIsFarAhead) {
   EXPECT_TRUE(next.status().ok()) << next.status();
 }
 
-TEST_P(TransportSuite, SendsToItself) {
+TEST_P(TransportSuite, HasNoLinkToItself) {
   Make(2);
-  for (size_t size : {0u, 30u, 8'000u, 500'000u}) {
-    const std::vector<std::byte> data = Pattern(size, size);
-    Watched send;
-    Watched receive;
-    at(0).Send(0, {1, 1}, data, &send);
-    at(0).Receive(0, {1, 1}, nullptr, size, &receive);
-    ASSERT_TRUE(Drive([&] { return send.done() && receive.done(); }));
-    EXPECT_EQ(receive.taken(), data);
+  EXPECT_EQ(at(0).link(0), LinkKind::kSelf);
+  const auto memory = at(0).Allocate(100);
+  ASSERT_TRUE(memory.ok()) << memory.status();
+  std::vector<std::byte> data = Pattern(100, 1);
+  Watched send, receive, put, get;
+  at(0).Send(0, {1, 1}, data, &send);
+  at(0).Receive(0, {1, 1}, nullptr, 100, &receive);
+  at(0).Put(0, (*memory)->key(), data, &put);
+  at(0).Get(0, (*memory)->key(), data, &get);
+  for (const Watched* request : {&send, &receive, &put, &get}) {
+    ASSERT_TRUE(request->done());
+    EXPECT_EQ(request->status(), InvalidArgument("rank 0 has no link to itself"));
   }
+  EXPECT_EQ(at(0).SendShort(0, {1, 1}, {}), InvalidArgument("rank 0 has no link to itself"));
+  const auto mapped = at(0).Map(0, (*memory)->key(), 100);
+  ASSERT_TRUE(mapped.ok()) << mapped.status();
+  EXPECT_EQ(*mapped, (*memory)->bytes().data());
 }
 
 TEST_P(TransportSuite, JoinsEveryPair) {
@@ -199,6 +207,7 @@ TEST_P(TransportSuite, JoinsEveryPair) {
   std::deque<std::vector<std::byte>> data;
   for (int from = 0; from < kRanks; ++from) {
     for (int to = 0; to < kRanks; ++to) {
+      if (to == from) continue;
       const uint64_t pair = static_cast<uint64_t>(from * kRanks + to);
       data.push_back(Pattern(pair % 2 == 0 ? 1000 : 20'000, pair));
       at(from).Send(to, {pair, 0}, data.back(), &sends.emplace_back());

@@ -4,7 +4,8 @@
 #include <cstdint>
 
 // What lies in a ring: cells of one cache line. A message is a header, and its payload right behind
-// it, running on into the following cells; it never wraps around the end of the ring.
+// it, running on into the following cells; it never wraps around the end of the ring. A Grant and
+// an Ack carry the tag of the Offer that they answer.
 namespace tutti::net::memory {
 
 inline constexpr size_t kCellBytes = 64;
@@ -46,6 +47,7 @@ struct Offer {
 struct Grant {
   uint64_t send;
   uint64_t receive;  // names the receive in every Piece
+  uint64_t bytes;    // that are expected
 };
 
 struct Piece {
@@ -69,7 +71,7 @@ struct Ack {
 };
 
 struct Read {
-  uint64_t taken;  // as tutti/net/eager_window.h counts
+  uint64_t taken;  // as tutti/net/message/eager_window.h counts
 };
 
 // How many cells a message takes.

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <utility>
 
+#include "tutti/net/memory/link.h"
+
 namespace tutti::net::memory {
 
 void Deliver(const std::byte* from, std::byte* to, size_t at, size_t bytes, Request* request) {
@@ -27,14 +29,14 @@ void Copies::Advance(size_t budget) {
     const Copy complete = copy;
     copies_.pop_front();
     if (complete.ack != 0) {
-      complete.link->SendStruct(CellKind::kAck, Ack{.send = complete.ack});
+      complete.link->SendStruct(CellKind::kAck, Ack{.send = complete.ack}, complete.tag);
     }
     complete.request->Done(absl::OkStatus());
   }
 }
 
 void Copies::Drop(const Link& link, const absl::Status& status) {
-  Fifo<Copy> copies = std::exchange(copies_, {});
+  message::Fifo<Copy> copies = std::exchange(copies_, {});
   for (const Copy& copy : copies) {
     if (copy.link == &link) {
       copy.request->Done(status);

@@ -4,10 +4,12 @@
 #include <cstdint>
 
 #include "absl/status/status.h"
-#include "tutti/net/memory/fifo.h"
-#include "tutti/net/memory/link.h"
+#include "tutti/net/message/fifo.h"
+#include "tutti/net/transport.h"
 
 namespace tutti::net::memory {
+
+class Link;
 
 // Large copies between ranks' memory, done a slice at a time, so that no call of Progress takes
 // long.
@@ -22,7 +24,8 @@ class Copies {
     std::byte* to;  // null: the bytes are handed to request->Take
     size_t bytes;
     Request* request;
-    uint64_t ack = 0;  // the peer's send that is over then; 0: none
+    Tag tag = {};
+    uint64_t ack = 0;  // the peer's send of that tag that is over then; 0: none
     size_t done = 0;
   };
   void Add(const Copy& copy) { copies_.push_back(copy); }
@@ -34,7 +37,7 @@ class Copies {
   void Drop(const Link& link, const absl::Status& status);
 
  private:
-  Fifo<Copy> copies_;
+  message::Fifo<Copy> copies_;
 };
 
 // Hands over one piece of a message.

@@ -1,32 +1,57 @@
 #pragma once
 
-#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
-#include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tutti/net/eager_window.h"
+#include "tutti/net/memory/copies.h"
 #include "tutti/net/memory/mailbox.h"
+#include "tutti/net/memory/space.h"
+#include "tutti/net/memory/staging.h"
+#include "tutti/net/message/engine.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::memory {
 
 // What goes to one peer and comes from it. Messages go out in the order in which they were given:
-// straight into the peer's ring, or through a queue while that is full.
-class Link {
+// straight into the peer's ring, or through a queue while that is full. Of a large one the offer
+// brings a key, by which the peer copies it; where the peer can reach the bytes by no key they go
+// through staging memory.
+class Link final : public message::Wire {
  public:
+  // What all links of a transport work with.
+  struct Shared {
+    int rank;
+    Space* space;
+    Copies* copies;
+    message::Stash* stash;
+    size_t links;
+  };
   // The peer's mailbox, in which this rank writes ring `writer`; and the ring of the own mailbox
-  // into which the peer writes. `window`: how far either may be ahead of the other.
-  Link(int peer, const Mailbox& theirs, int writer, const RingView& from_peer, uint64_t window);
+  // into which the peer writes.
+  Link(const Shared& shared, int peer, const Mailbox& theirs, int writer,
+       const RingView& from_peer);
 
   int peer() const { return peer_; }
-  // The longest message that is copied into the ring.
-  size_t eager_bytes() const { return eager_bytes_; }
+  message::Engine& engine() { return engine_; }
+
+  std::string Describe() const override { return shared_.space->Describe(peer_); }
+  void SendEager(Tag tag, ConstBytes data, Request* request) override {
+    Send(CellKind::kEager, tag, data, request);
+  }
+  void SendOffer(Tag tag, const message::Offer& offer) override;
+  void SendInvitation(Tag tag, const message::Invitation& invitation) override;
+  void SendTaken(uint64_t taken) override { SendStruct(CellKind::kRead, Read{.taken = taken}); }
+  absl::Status SendBytes(const message::Invitation& invitation, ConstBytes data, bool offered,
+                         Request* request) override;
+  MemoryKey KeyFor(ConstBytes data) override;
+  absl::Status Fetch(Tag tag, const message::Offer& offer, std::byte* destination,
+                     Request* request) override;
 
   // Sends a message whose payload the caller keeps until request->Done (now, or in Flush).
   void Send(CellKind kind, Tag tag, ConstBytes payload, Request* request) {
@@ -40,8 +65,8 @@ class Link {
     return QueueCopy(kind, tag, payload);
   }
   template <typename T>
-  bool SendStruct(CellKind kind, const T& value) {
-    return SendCopy(kind, Tag{}, std::as_bytes(std::span(&value, 1)));
+  bool SendStruct(CellKind kind, const T& value, Tag tag = {}) {
+    return SendCopy(kind, tag, std::as_bytes(std::span(&value, 1)));
   }
 
   // Moves what is queued into the ring. True if anything moved.
@@ -62,12 +87,8 @@ class Link {
   void WakePeer() { RingIfSleeping(*bell_, fence_); }
 
   RingConsumer in;
-  EagerSender ahead;                          // of the peer
-  EagerReceiver taken;                        // from it
-  absl::Status left = absl::OkStatus();       // not OK: the peer left on purpose
-  std::unique_ptr<RegisteredMemory> staging;  // for messages the peer cannot reach in place
-  std::array<bool, kPieceSlots> slot_used{};  // of the staging memory
-  std::deque<uint64_t> streaming;             // sends that the peer granted
+  absl::Status left = absl::OkStatus();  // not OK: the peer left on purpose
+  Staging staging;                       // for messages the peer cannot reach in place
 
  private:
   struct Queued {
@@ -93,17 +114,18 @@ class Link {
   void Queue(CellKind kind, Tag tag, ConstBytes payload, Request* request);
   bool QueueCopy(CellKind kind, Tag tag, ConstBytes payload);
 
-  int peer_;
+  const Shared shared_;
+  const int peer_;
   RingProducer out_;
   Doorbell* bell_;
   bool fence_;
-  size_t eager_bytes_;
   std::deque<Queued> queue_;
   size_t shorts_queued_ = 0;
   absl::Status status_;
   bool overflown_ = false;
   std::atomic<bool> over_{false};     // status_ is not OK
   std::atomic<bool> stalled_{false};  // the queue is not empty
+  message::Engine engine_;
 };
 
 }  // namespace tutti::net::memory

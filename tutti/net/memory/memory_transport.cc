@@ -46,21 +46,23 @@ MemoryTransport::MemoryTransport(std::unique_ptr<Space> space, const Neighbours&
       crowded_(neighbours.crowded),
       bell_(&neighbours.own.doorbell()),
       space_(std::move(space)),
-      links_(static_cast<size_t>(neighbours.size)),
-      sender_(space_.get()),
-      receiver_(space_.get(), &copies_) {
+      links_(static_cast<size_t>(neighbours.size)) {
   int own_place = -1;
   for (size_t i = 0; i < neighbours.reachable.size(); ++i) {
     if (neighbours.reachable[i].rank == rank_) own_place = static_cast<int>(i);
   }
   TUTTI_CHECK(own_place >= 0);
-  // A stash for all. Its buffers are up to twice as long as what they hold.
-  const uint64_t window = Stash::kMostBytes / 2 / neighbours.reachable.size();
+  const Link::Shared shared{.rank = rank_,
+                            .space = space_.get(),
+                            .copies = &copies_,
+                            .stash = &stash_,
+                            .links = neighbours.reachable.size()};
   for (size_t i = 0; i < neighbours.reachable.size(); ++i) {
     const auto& [peer, mailbox] = neighbours.reachable[i];
+    if (peer == rank_) continue;
     auto& link = links_[static_cast<size_t>(peer)];
-    link = std::make_unique<Link>(peer, mailbox, own_place,
-                                  neighbours.own.ring(static_cast<int>(i)), window);
+    link = std::make_unique<Link>(shared, peer, mailbox, own_place,
+                                  neighbours.own.ring(static_cast<int>(i)));
     reachable_.push_back(link.get());
   }
 }
@@ -90,7 +92,7 @@ MemoryKey MemoryTransport::KeyOf(const void* data, size_t bytes) const {
 
 absl::StatusOr<std::byte*> MemoryTransport::Map(int peer, MemoryKey key, size_t bytes) {
   absl::Status why;
-  if (Find(peer, Use::kSend, &why) == nullptr) return why;
+  if (peer != rank_ && Find(peer, Use::kSend, &why) == nullptr) return why;
   if (key.region == 0 || key.region == Space::kExposed) {
     return InvalidArgument("memory key {}+{} names no memory that {} allocated", key.region,
                            key.offset, Describe(peer));
@@ -109,21 +111,30 @@ void MemoryTransport::CopyNow(Link& link, const std::byte* from, std::byte* to, 
 }
 
 void MemoryTransport::Put(int peer, MemoryKey destination, ConstBytes source, Request* request) {
+  absl::Status why;
+  Link* link = Find(peer, Use::kSend, &why);
+  if (link == nullptr) return request->Done(why);
   auto to = Map(peer, destination, source.size());
   if (!to.ok()) return request->Done(to.status());
-  CopyNow(*links_[static_cast<size_t>(peer)], source.data(), *to, source.size(), request);
+  CopyNow(*link, source.data(), *to, source.size(), request);
 }
 
 void MemoryTransport::Get(int peer, MemoryKey source, Bytes destination, Request* request) {
+  absl::Status why;
+  Link* link = Find(peer, Use::kSend, &why);
+  if (link == nullptr) return request->Done(why);
   auto from = Map(peer, source, destination.size());
   if (!from.ok()) return request->Done(from.status());
-  CopyNow(*links_[static_cast<size_t>(peer)], *from, destination.data(), destination.size(),
-          request);
+  CopyNow(*link, *from, destination.data(), destination.size(), request);
 }
 
 // Messages --------------------------------------------------------------------------------------
 
 Link* MemoryTransport::Find(int peer, Use use, absl::Status* why) {
+  if (peer == rank_) {
+    *why = InvalidArgument("rank {} has no link to itself", peer);
+    return nullptr;
+  }
   Link* link = nullptr;
   if (peer >= 0 && peer < size()) link = links_[static_cast<size_t>(peer)].get();
   if (link == nullptr) {
@@ -143,7 +154,9 @@ void MemoryTransport::Send(int peer, Tag tag, ConstBytes data, Request* request)
   absl::Status why;
   Link* link = Find(peer, Use::kSend, &why);
   if (link == nullptr) return request->Done(why);
-  sender_.Send(*link, tag, data, request);
+  if (absl::Status status = link->engine().sender.Send(tag, data, request); !status.ok()) {
+    Break(*link, status);
+  }
 }
 
 void MemoryTransport::Receive(int peer, Tag tag, std::byte* destination, size_t bytes,
@@ -151,9 +164,14 @@ void MemoryTransport::Receive(int peer, Tag tag, std::byte* destination, size_t 
   absl::Status why;
   Link* link = Find(peer, Use::kReceive, &why);
   if (link == nullptr) return request->Done(why);
-  absl::Status status = receiver_.Receive(*link, tag, destination, bytes, request);
-  // What a peer sent before it left is there; nothing else will come.
-  if (status.ok() && !link->left.ok() && receiver_.HasOpen(peer)) status = link->left;
+  message::Receiver& receiver = link->engine().receiver;
+  if (!link->left.ok()) {
+    // What a peer sent before it left is there; nothing else will come.
+    if (receiver.TakeKept(tag, destination, bytes, request)) return;
+    Break(*link, link->left);
+    return request->Done(link->status());
+  }
+  const absl::Status status = receiver.Receive(tag, destination, bytes, request);
   if (!status.ok()) Break(*link, status);
   if (!copies_.empty()) busy_.store(true, std::memory_order_relaxed);
 }
@@ -169,31 +187,23 @@ absl::Status MemoryTransport::SendShort(int peer, Tag tag, ConstBytes data) {
   return ResourceExhausted("{} does not read its messages; too many wait", Describe(peer));
 }
 
-bool MemoryTransport::NextShort(ShortMessage* message) {
-  if (shorts_.empty()) return false;
-  const ShortMessage& first = shorts_.front();
-  message->peer = first.peer;
-  message->tag = first.tag;
-  message->bytes = first.bytes;
-  std::memcpy(message->data, first.data, first.bytes);
-  shorts_.pop_front();
-  return true;
-}
+bool MemoryTransport::NextShort(ShortMessage* message) { return shorts_.Take(message); }
 
 // Links -----------------------------------------------------------------------------------------
 
 void MemoryTransport::Drop(Link& link, const absl::Status& status) {
   link.End(status);
   copies_.Drop(link, status);
-  sender_.Drop(link, status);
-  receiver_.Drop(link, status);
+  link.staging.Drop(status);
+  link.engine().Close(status);
+  link.engine().receiver.DropKept();
 }
 
 void MemoryTransport::Break(Link& link, const absl::Status& status) {
   if (!link.status().ok()) return;
   const absl::Status named = WithPrefix(status, Describe(link.peer()) + ": ");
   Drop(link, named);
-  // Of one that left it was told then.
+  // That a peer left was told when it did.
   if (link.left.ok()) broken_.push_back({.peer = link.peer(), .status = named});
 }
 
@@ -225,7 +235,7 @@ void MemoryTransport::CheckPeers() {
     link->left = event.status;
     broken_.push_back(
         {.peer = event.peer, .status = WithPrefix(event.status, Describe(event.peer) + ": ")});
-    if (receiver_.HasOpen(event.peer) || sender_.HasOpen(event.peer) || !link->queue_empty()) {
+    if (link->engine().HasOpen() || !link->staging.empty() || !link->queue_empty()) {
       Break(*link, event.status);
     }
   }
@@ -242,7 +252,7 @@ bool MemoryTransport::Progress() {
       moved |= link->Flush();
       if (absl::Status health = link->Health(); !health.ok()) Break(*link, health);
     }
-    if (!link->streaming.empty()) moved |= sender_.Stream(*link);
+    if (!link->staging.empty()) moved |= link->staging.Stream(*link);
   }
   if (!copies_.empty()) {
     copies_.Advance(std::max<size_t>(budget, Copies::kSliceBytes / 4));
@@ -283,6 +293,8 @@ bool MemoryTransport::Drain(Link& link, size_t* budget) {
       status = DataLoss("a cell of {} bytes reaches beyond its ring", message.header.bytes);
     } else {
       status = Handle(link, message, budget);
+      // Memory that makes no sense is damaged, whoever did that.
+      if (absl::IsInvalidArgument(status)) status = DataLoss("{}", MessageOf(status));
     }
     if (!status.ok()) {
       Break(link, status);
@@ -302,37 +314,44 @@ absl::Status MemoryTransport::Handle(Link& link, const RingConsumer::Message& me
     case CellKind::kShort:
       return HandleShort(link, tag, payload);
     case CellKind::kEager:
-      return receiver_.OnEager(link, tag, payload);
+      return link.engine().receiver.OnEager(tag, payload);
     case CellKind::kOffer: {
-      Offer offer;
+      Offer offer{};
       TUTTI_RETURN_IF_ERROR(ReadStruct(message, &offer));
-      return receiver_.OnOffer(link, tag, offer);
+      return link.engine().receiver.OnOffer(
+          tag, {.bytes = offer.bytes,
+                .send = offer.send,
+                .key = {.region = offer.region, .offset = offer.offset}});
     }
     case CellKind::kGrant: {
-      Grant grant;
+      Grant grant{};
       TUTTI_RETURN_IF_ERROR(ReadStruct(message, &grant));
-      return sender_.OnGrant(link, grant);
+      if (grant.send == 0 || grant.receive == 0) return DataLoss("it granted no send");
+      return link.engine().sender.OnInvitation(
+          tag, {.receive = grant.receive, .bytes = grant.bytes, .send = grant.send});
     }
     case CellKind::kPiece: {
-      Piece piece;
+      Piece piece{};
       TUTTI_RETURN_IF_ERROR(ReadStruct(message, &piece));
       *budget -= std::min(*budget, kPieceBytes);
-      return receiver_.OnPiece(link, piece);
+      return link.staging.OnPiece(link, piece);
     }
     case CellKind::kTaken: {
-      Taken taken;
+      Taken taken{};
       TUTTI_RETURN_IF_ERROR(ReadStruct(message, &taken));
-      return sender_.OnTaken(link, taken);
+      return link.staging.OnTaken(taken);
     }
     case CellKind::kAck: {
-      Ack ack;
+      Ack ack{};
       TUTTI_RETURN_IF_ERROR(ReadStruct(message, &ack));
-      return sender_.OnAck(link, ack);
+      if (ack.send == 0) return DataLoss("it acknowledged no send");
+      if (ack.refused == 0) return link.engine().sender.OnFetched(tag, ack.send);
+      return link.engine().sender.OnInvitation(tag, {.bytes = ack.expected, .send = ack.send});
     }
     case CellKind::kRead: {
-      Read read;
+      Read read{};
       TUTTI_RETURN_IF_ERROR(ReadStruct(message, &read));
-      return sender_.OnRead(link, read);
+      return link.engine().sender.OnTaken(read.taken);
     }
     case CellKind::kPad:
       break;
@@ -347,11 +366,7 @@ absl::Status MemoryTransport::HandleShort(Link& link, Tag tag, ConstBytes payloa
   if (shorts_.size() >= kMostShorts) {
     return ResourceExhausted("{} short messages wait to be taken", shorts_.size());
   }
-  ShortMessage& message = shorts_.emplace_back();
-  message.peer = link.peer();
-  message.tag = tag;
-  message.bytes = static_cast<uint32_t>(payload.size());
-  if (!payload.empty()) std::memcpy(message.data, payload.data(), payload.size());
+  shorts_.Add(link.peer(), tag, payload);
   return absl::OkStatus();
 }
 

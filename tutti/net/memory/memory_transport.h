@@ -11,12 +11,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tutti/net/memory/copies.h"
-#include "tutti/net/memory/fifo.h"
 #include "tutti/net/memory/link.h"
 #include "tutti/net/memory/mailbox.h"
-#include "tutti/net/memory/receiver.h"
-#include "tutti/net/memory/sender.h"
 #include "tutti/net/memory/space.h"
+#include "tutti/net/message/short_queue.h"
+#include "tutti/net/message/stash.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::memory {
@@ -92,12 +91,11 @@ class MemoryTransport final : public Transport {
   bool crowded_;
   Doorbell* bell_;
   std::unique_ptr<Space> space_;
+  Copies copies_;
+  message::Stash stash_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null where there is none
   std::vector<Link*> reachable_;
-  Copies copies_;
-  Sender sender_;
-  Receiver receiver_;
-  Fifo<ShortMessage> shorts_;
+  message::ShortQueue shorts_;
   std::deque<BrokenLink> broken_;
   uint32_t calls_ = 0;  // of Progress, since the clock was read
   int64_t checked_at_ = 0;

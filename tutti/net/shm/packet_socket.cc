@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/net/socket.h"
 
 namespace tutti::net::shm {
 namespace {
@@ -45,8 +46,8 @@ Transfer TransferOf(int error) {
 absl::StatusOr<FileDescriptor> ListenOn(const std::string& name) {
   TUTTI_ASSIGN_OR_RETURN(const Address address, AddressOf(name));
   FileDescriptor socket(::socket(AF_UNIX, kSocketType, 0));
-  if (!socket.ok() ||
-      bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) !=
+  if (!socket.ok()) return NoDescriptor("no Unix socket", errno);
+  if (bind(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) !=
           0 ||
       listen(socket.get(), SOMAXCONN) != 0) {
     return Unavailable("cannot listen on a Unix socket: {}", std::strerror(errno));
@@ -57,7 +58,7 @@ absl::StatusOr<FileDescriptor> ListenOn(const std::string& name) {
 absl::StatusOr<FileDescriptor> ConnectTo(const std::string& name) {
   TUTTI_ASSIGN_OR_RETURN(const Address address, AddressOf(name));
   FileDescriptor socket(::socket(AF_UNIX, kSocketType, 0));
-  if (!socket.ok()) return ResourceExhausted("no Unix socket: {}", std::strerror(errno));
+  if (!socket.ok()) return NoDescriptor("no Unix socket", errno);
   if (connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.address), address.length) !=
       0) {
     const bool later = TransferOf(errno) == Transfer::kLater;
@@ -69,8 +70,12 @@ absl::StatusOr<FileDescriptor> ConnectTo(const std::string& name) {
   return socket;
 }
 
-FileDescriptor AcceptFrom(const FileDescriptor& listener) {
-  return FileDescriptor(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+absl::StatusOr<FileDescriptor> AcceptFrom(const FileDescriptor& listener) {
+  FileDescriptor socket(accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (!socket.ok() && (errno == EMFILE || errno == ENFILE)) {
+    return NoDescriptor("a connection cannot be accepted", errno);
+  }
+  return socket;
 }
 
 absl::StatusOr<Credentials> CredentialsOf(const FileDescriptor& socket) {
@@ -125,6 +130,8 @@ Transfer ReceivePacket(const FileDescriptor& socket, Bytes packet, size_t* recei
     }
   }
   if (length == 0) return Transfer::kClosed;
+  // The kernel had a file to give and this process no number for it.
+  if ((message.msg_flags & MSG_CTRUNC) != 0 && !file->ok()) return Transfer::kNoDescriptor;
   *received = static_cast<size_t>(length);
   return Transfer::kDone;
 }

@@ -17,8 +17,8 @@ namespace tutti::net::shm {
 absl::StatusOr<FileDescriptor> ListenOn(const std::string& name);
 // UNAVAILABLE while the listener has no room.
 absl::StatusOr<FileDescriptor> ConnectTo(const std::string& name);
-// Not ok if nobody waits.
-FileDescriptor AcceptFrom(const FileDescriptor& listener);
+// An empty descriptor if nobody waits. RESOURCE_EXHAUSTED where this process may open no more.
+absl::StatusOr<FileDescriptor> AcceptFrom(const FileDescriptor& listener);
 
 struct Credentials {
   int pid = 0;
@@ -26,7 +26,8 @@ struct Credentials {
 };
 absl::StatusOr<Credentials> CredentialsOf(const FileDescriptor& socket);
 
-enum class Transfer : uint8_t { kDone, kLater, kClosed };
+// kNoDescriptor: the packet is lost, because its file found no free descriptor in this process.
+enum class Transfer : uint8_t { kDone, kLater, kClosed, kNoDescriptor };
 // Sends one packet, with a file if fd >= 0.
 Transfer SendPacket(const FileDescriptor& socket, ConstBytes packet, int fd);
 // Reads one packet of at most packet.size() bytes; `received` gets its length (more than

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/net/socket.h"
 
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
@@ -20,8 +21,8 @@
 #endif
 
 // Large pages. A memfd gets none by itself, and MADV_HUGEPAGE does not change that; MADV_COLLAPSE
-// does, on memory that is filled and mapped at a multiple of 2 MiB. Every process that maps it then
-// has to enter the large pages into its own page table, which Populate does.
+// does, where a page of it is filled and it is mapped at a multiple of 2 MiB. Every process that
+// maps it then has to enter the large pages into its own page table, which Populate does.
 namespace tutti::net::shm {
 namespace {
 
@@ -94,17 +95,25 @@ absl::StatusOr<SharedPages> SharedPages::Create(size_t bytes, FileDescriptor* fd
   const size_t size = SizeFor(bytes);
   if (size == 0) return ResourceExhausted("shared memory of {} bytes: that is too much", bytes);
   *fd = FileDescriptor(memfd_create("tutti", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd->ok()) return SystemError("memfd_create", bytes);
+  if (!fd->ok()) return NoDescriptor(fmt::format("no shared memory of {} bytes", bytes), errno);
   if (ftruncate(fd->get(), static_cast<off_t>(size)) != 0) return SystemError("ftruncate", bytes);
   if (fcntl(fd->get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return SystemError("sealing", bytes);
   }
   TUTTI_ASSIGN_OR_RETURN(SharedPages pages, Map(*fd, bytes));
+  // MADV_COLLAPSE wants a page in each large one. With all pages there it would copy them: 64 MiB
+  // then took 260 to 600 ms, and 20 to 24 ms with one page in 512.
+  std::byte* const begin = pages.bytes_.data();
+  if (size >= kLargePage) {
+    for (size_t at = 0; at < size; at += kLargePage) {
+      madvise(begin + at, kPage, MADV_POPULATE_WRITE);
+    }
+    madvise(begin, size, MADV_COLLAPSE);
+  }
   // Unlike a first touch this reports that there is no memory left, and does not kill.
-  if (madvise(pages.bytes_.data(), size, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+  if (madvise(begin, size, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
     return SystemError("filling it", bytes);
   }
-  if (size >= kLargePage) madvise(pages.bytes_.data(), size, MADV_COLLAPSE);
   return pages;
 }
 

@@ -99,6 +99,7 @@ int ExchangeAll(Transport& transport) {
       std::vector<const Watched*> receives;
       const Tag tag{size, registered};
       for (int peer = 0; peer < transport.size(); ++peer) {
+        if (peer == transport.rank()) continue;
         transport.Send(peer, tag, source, &requests.emplace_back());
         transport.Receive(peer, tag, nullptr, size, &requests.emplace_back());
         receives.push_back(&requests.back());
@@ -108,8 +109,9 @@ int ExchangeAll(Transport& transport) {
         if (NowNanos() > end) return 2;
         if (!transport.Progress()) transport.Wait(kSecond);
       }
-      for (int peer = 0; peer < transport.size(); ++peer) {
-        const Watched& receive = *receives[static_cast<size_t>(peer)];
+      for (int peer = 0, next = 0; peer < transport.size(); ++peer) {
+        if (peer == transport.rank()) continue;
+        const Watched& receive = *receives[static_cast<size_t>(next++)];
         if (!receive.status().ok()) return 3;
         if (receive.taken() != Pattern(size, static_cast<uint64_t>(peer))) return 4;
       }

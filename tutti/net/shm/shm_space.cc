@@ -5,11 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <utility>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
+#include "tutti/net/socket.h"
 
 namespace tutti::net::shm {
 namespace {
@@ -188,6 +190,8 @@ void ShmSpace::Read(Peer& peer) {
         return;
       case Transfer::kClosed:
         return End(peer, false, Unavailable("its process has ended"));
+      case Transfer::kNoDescriptor:
+        return End(peer, false, NoDescriptor("its memory cannot be opened", EMFILE));
       case Transfer::kDone:
         break;
     }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -17,6 +18,7 @@
 #include "tutti/net/shm/introduction.h"
 #include "tutti/net/shm/packet_socket.h"
 #include "tutti/net/shm/shm_space.h"
+#include "tutti/net/socket.h"
 
 // How processes of one host find together. Every rank listens on a Unix socket; of a pair the lower
 // rank connects and introduces itself, the higher one answers, and each packet brings the sender's
@@ -40,10 +42,10 @@ class Meeting {
   absl::Status ConnectToHigher();
   absl::Status Serve();
   absl::Status ReadAnswer(size_t peer);
-  bool ReadStranger(FileDescriptor& socket);
+  absl::Status ReadStranger(FileDescriptor& socket, bool* known);
   bool Introduce(const FileDescriptor& socket, int to);
-  std::string ReadIntroduction(const FileDescriptor& socket, int from, Introduction* got,
-                               SharedPages* mailbox, bool* later);
+  absl::Status ReadIntroduction(const FileDescriptor& socket, int from, Introduction* got,
+                                SharedPages* mailbox, bool* later);
   void Admit(FileDescriptor socket, const Introduction& got, SharedPages mailbox);
   absl::StatusOr<std::unique_ptr<Transport>> Finish();
 
@@ -125,35 +127,34 @@ absl::Status Meeting::ConnectToHigher() {
   return absl::OkStatus();
 }
 
-// Reads the introduction of rank `from` (-1: of any lower one), and opens its mailbox. Returns what
-// is wrong with it.
-std::string Meeting::ReadIntroduction(const FileDescriptor& socket, int from, Introduction* got,
-                                      SharedPages* mailbox, bool* later) {
+// Reads the introduction of rank `from` (kNoRank: of any lower one), and opens its mailbox. The
+// error is what is wrong with it, or RESOURCE_EXHAUSTED: with this rank.
+absl::Status Meeting::ReadIntroduction(const FileDescriptor& socket, int from, Introduction* got,
+                                       SharedPages* mailbox, bool* later) {
   size_t bytes = 0;
   FileDescriptor file;
   const Transfer result =
       ReceivePacket(socket, std::as_writable_bytes(std::span(got, 1)), &bytes, &file);
   *later = result == Transfer::kLater;
-  if (*later) return "";
-  if (result == Transfer::kClosed) return "it closed the connection";
-  auto credentials = CredentialsOf(socket);
-  if (!credentials.ok()) return credentials.status().ToString();
-  if (credentials->user != geteuid()) {
-    return fmt::format("it runs as user {}, this rank as {}", credentials->user, geteuid());
+  if (*later) return absl::OkStatus();
+  if (result == Transfer::kNoDescriptor)
+    return NoDescriptor("its mailbox cannot be opened", EMFILE);
+  if (result == Transfer::kClosed) return Unavailable("it closed the connection");
+  TUTTI_ASSIGN_OR_RETURN(const Credentials credentials, CredentialsOf(socket));
+  if (credentials.user != geteuid()) {
+    return Unavailable("it runs as user {}, this rank as {}", credentials.user, geteuid());
   }
-  if (bytes != sizeof(*got)) return fmt::format("it sent {} bytes, not an introduction", bytes);
-  std::string mistake = Mistake(*got, from, options_.rank, options_.size, secret_);
-  if (!mistake.empty()) return mistake;
+  if (bytes != sizeof(*got)) return Unavailable("it sent {} bytes, not an introduction", bytes);
+  const std::string mistake = Mistake(*got, from, options_.rank, options_.size, secret_);
+  if (!mistake.empty()) return Unavailable("{}", mistake);
   if (!parties_[static_cast<size_t>(got->from)].wanted) {
-    return fmt::format("it says that it is rank {}, which is on another host", got->from);
+    return Unavailable("it says that it is rank {}, which is on another host", got->from);
   }
   if (parties_[static_cast<size_t>(got->from)].admitted) {
-    return fmt::format("rank {} is connected already", got->from);
+    return Unavailable("rank {} is connected already", got->from);
   }
-  auto pages = SharedPages::Open(file, got->mailbox_bytes);
-  if (!pages.ok()) return std::string(MessageOf(pages.status()));
-  *mailbox = *std::move(pages);
-  return "";
+  TUTTI_ASSIGN_OR_RETURN(*mailbox, SharedPages::Open(file, got->mailbox_bytes));
+  return absl::OkStatus();
 }
 
 void Meeting::Admit(FileDescriptor socket, const Introduction& got, SharedPages mailbox) {
@@ -171,31 +172,35 @@ absl::Status Meeting::ReadAnswer(size_t peer) {
   Introduction got;
   SharedPages mailbox;
   bool later = false;
-  const std::string mistake =
+  const absl::Status read =
       ReadIntroduction(party.socket, static_cast<int>(peer), &got, &mailbox, &later);
   if (later) return absl::OkStatus();
+  const std::string where = fmt::format("shm: rank {}: ", peer);
+  if (absl::IsResourceExhausted(read)) return WithPrefix(read, where);
   // It was this rank that asked, and nobody else can answer.
-  if (!mistake.empty()) return Unavailable("shm: rank {}: {}", peer, mistake);
+  if (!read.ok()) return Unavailable("{}{}", where, MessageOf(read));
   Admit(std::move(party.socket), got, std::move(mailbox));
   return absl::OkStatus();
 }
 
-// True if it is a stranger no longer: a peer, or refused.
-bool Meeting::ReadStranger(FileDescriptor& socket) {
+// `known`: it is a stranger no longer, but a peer, or refused.
+absl::Status Meeting::ReadStranger(FileDescriptor& socket, bool* known) {
   Introduction got;
   SharedPages mailbox;
   bool later = false;
-  std::string mistake = ReadIntroduction(socket, -1, &got, &mailbox, &later);
-  if (later) return false;
-  if (mistake.empty() && !Introduce(socket, got.from)) mistake = "it takes no answer";
-  if (!mistake.empty()) {
+  absl::Status read = ReadIntroduction(socket, kNoRank, &got, &mailbox, &later);
+  *known = !later;
+  if (later) return absl::OkStatus();
+  if (absl::IsResourceExhausted(read)) return WithPrefix(read, "shm: ");
+  if (read.ok() && !Introduce(socket, got.from)) read = Unavailable("it takes no answer");
+  if (!read.ok()) {
     const auto credentials = CredentialsOf(socket);
     Log(LogLevel::kWarning, "shm: refused a connection of pid {}: {}",
-        credentials.ok() ? credentials->pid : 0, mistake);
-    return true;
+        credentials.ok() ? credentials->pid : 0, MessageOf(read));
+    return absl::OkStatus();
   }
   Admit(std::move(socket), got, std::move(mailbox));
-  return true;
+  return absl::OkStatus();
 }
 
 // Waits a while for news on all sockets, and serves them.
@@ -214,8 +219,9 @@ absl::Status Meeting::Serve() {
   }
   std::vector<FileDescriptor> still;
   for (size_t i = 0; i < strangers_.size(); ++i) {
-    if (sockets[1 + i].revents != 0 && ReadStranger(strangers_[i])) continue;
-    still.push_back(std::move(strangers_[i]));
+    bool known = false;
+    if (sockets[1 + i].revents != 0) TUTTI_RETURN_IF_ERROR(ReadStranger(strangers_[i], &known));
+    if (!known) still.push_back(std::move(strangers_[i]));
   }
   strangers_ = std::move(still);
   if (sockets[0].revents != 0) {
@@ -224,9 +230,9 @@ absl::Status Meeting::Serve() {
           strangers_.size());
       strangers_.erase(strangers_.begin());
     }
-    if (FileDescriptor socket = AcceptFrom(listener_); socket.ok()) {
-      strangers_.push_back(std::move(socket));
-    }
+    auto socket = AcceptFrom(listener_);
+    if (!socket.ok()) return WithPrefix(socket.status(), "shm: ");
+    if (socket->ok()) strangers_.push_back(*std::move(socket));
   }
   return absl::OkStatus();
 }

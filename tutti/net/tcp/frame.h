@@ -18,8 +18,8 @@ namespace tutti::net::tcp {
 // back). Within a host each frame costs turns between the two ends: `tutti bench allreduce
 // --transport tcp`, 4 MB on 2 ranks, 1.6 GB/s with 256 KB, 2.0 with 512 KB.
 inline constexpr size_t kMaxPayload = size_t{512} << 10;
-// Messages up to this size are sent without asking, while the window of tutti/net/eager_window.h is
-// open; larger ones wait for the receiver's kReady.
+// Messages up to this size are sent without asking, while the window of
+// tutti/net/message/eager_window.h is open; larger ones wait for the receiver's kReady.
 inline constexpr size_t kEagerBytes = size_t{64} << 10;
 inline constexpr size_t kMaxRefusalBytes = 512;
 inline constexpr size_t kHeaderBytes = 52;

@@ -17,6 +17,16 @@ constexpr int64_t kGraceNanos = 500'000'000;
 constexpr size_t kControlReadAhead = size_t{16} << 10;
 constexpr size_t kBulkReadAhead = size_t{1} << 10;
 
+// Of what a peer may make this rank keep, half is for messages that came at once, the other for
+// announcements and short messages, which are small.
+message::Limits LimitsOf(const TcpOptions& options) {
+  return {.rank = options.rank,
+          .eager_bytes = kEagerBytes,
+          .window = options.max_kept_bytes / 2,
+          .kept_bytes = options.max_kept_bytes,
+          .invites_early = true};
+}
+
 }  // namespace
 
 InStream::InStream(Shared* shared, Link* link, Socket socket, uint32_t number)
@@ -62,12 +72,24 @@ void InStream::Close(const absl::Status& status) {
   if (socket_.valid()) shared_->poller.Remove(socket_.fd());
   socket_.Close();
   landing_.region = nullptr;
-  const auto receive = std::move(landing_.receive);
-  if (receive != nullptr && !status.ok()) receive->request->Done(status);
+  link_->engine().receiver.Abandon(&landing_.eager, status);
 }
 
 Link::Link(Shared* shared, int peer)
-    : shared_(shared), peer_(peer), out_(shared, this), in_(shared, this, &out_) {}
+    : shared_(shared),
+      peer_(peer),
+      out_(shared, this),
+      engine_(&out_, &shared->stash, LimitsOf(shared->options)),
+      in_(shared, this, &out_, &engine_) {}
+
+void Link::Send(Tag tag, ConstBytes data, Request* request) {
+  if (absl::Status status = engine_.sender.Send(tag, data, request); !status.ok()) Break(status);
+}
+
+void Link::Receive(Tag tag, std::byte* destination, size_t bytes, Request* request) {
+  const absl::Status status = engine_.receiver.Receive(tag, destination, bytes, request);
+  if (!status.ok()) Break(status);
+}
 
 absl::Status Link::SetEndpoint(std::string_view endpoint) {
   TUTTI_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
@@ -162,8 +184,8 @@ void Link::CheckDeadlines(int64_t now) {
 void Link::Close(const absl::Status& status) {
   status_ = status;
   out_.Close(status);
-  in_.Close(status);
-  if (!lost_) in_.DropKept();
+  engine_.Close(status);
+  if (!lost_) engine_.receiver.DropKept();
   for (const auto& stream : in_streams_) stream->Close(status);
   in_streams_.clear();
 }

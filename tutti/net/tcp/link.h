@@ -8,11 +8,12 @@
 
 #include "absl/status/status.h"
 #include "tutti/net/handshake.h"
+#include "tutti/net/message/engine.h"
+#include "tutti/net/poller.h"
 #include "tutti/net/socket.h"
 #include "tutti/net/tcp/frame_reader.h"
 #include "tutti/net/tcp/inbox.h"
 #include "tutti/net/tcp/outbox.h"
-#include "tutti/net/tcp/poller.h"
 
 namespace tutti::net::tcp {
 
@@ -68,6 +69,10 @@ class Link {
   const absl::Status& status() const { return status_; }
   Outbox& out() { return out_; }
   Inbox& in() { return in_; }
+  message::Engine& engine() { return engine_; }
+  // Transport::Send and Receive, while it is alive.
+  void Send(Tag tag, ConstBytes data, Request* request);
+  void Receive(Tag tag, std::byte* destination, size_t bytes, Request* request);
 
   // Whether a connection that the peer makes is welcome, and what becomes of it.
   Refusal Admit(uint32_t stream, std::string* why) const;
@@ -101,6 +106,7 @@ class Link {
   std::string cause_;      // of losing_
   int64_t last_read_ = 0;  // since losing_
   Outbox out_;
+  message::Engine engine_;
   Inbox in_;
   std::vector<std::unique_ptr<InStream>> in_streams_;
 };

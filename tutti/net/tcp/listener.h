@@ -8,10 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "tutti/net/handshake.h"
+#include "tutti/net/poller.h"
 #include "tutti/net/refusal_log.h"
 #include "tutti/net/socket.h"
 #include "tutti/net/tcp/greeting.h"
-#include "tutti/net/tcp/poller.h"
 
 namespace tutti::net::tcp {
 

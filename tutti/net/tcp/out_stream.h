@@ -6,10 +6,10 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "tutti/net/poller.h"
 #include "tutti/net/socket.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/greeting.h"
-#include "tutti/net/tcp/poller.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::tcp {

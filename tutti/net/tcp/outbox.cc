@@ -12,9 +12,6 @@
 namespace tutti::net::tcp {
 namespace {
 
-// Far beyond what operations in flight need; a peer that sends more is out of its mind.
-constexpr size_t kMaxReadies = size_t{1} << 20;
-
 OutFrame MakeFrame(FrameHeader header, ConstBytes payload) {
   OutFrame frame;
   header.payload = static_cast<uint32_t>(payload.size());
@@ -26,12 +23,7 @@ OutFrame MakeFrame(FrameHeader header, ConstBytes payload) {
 }  // namespace
 
 Outbox::Outbox(Shared* shared, Link* link)
-    : shared_(shared),
-      link_(link),
-      streams_(2),
-      window_(EagerWindow(shared->options)),
-      bulk_(2),
-      pinned_bytes_(2) {}
+    : shared_(shared), link_(link), streams_(2), bulk_(2), pinned_bytes_(2) {}
 
 Outbox::~Outbox() = default;
 
@@ -44,7 +36,9 @@ void Outbox::SetAddress(const Address& address, bool on_this_host) {
   pinned_bytes_.resize(streams_.size());
 }
 
-void Outbox::Open() { StreamFor(0); }
+std::string Outbox::Describe() const { return link_->Describe(); }
+
+void Outbox::Attend() { StreamFor(0); }
 
 OutStream* Outbox::StreamFor(int number) {
   auto& stream = streams_[static_cast<size_t>(number)];
@@ -62,71 +56,50 @@ void Outbox::SendControl(FrameHeader header, std::string_view payload) {
   StreamFor(0)->Push(std::move(frame));
 }
 
-void Outbox::Send(Tag tag, ConstBytes data, Request* request) {
-  if (Ready* found = readies_.Front(tag); found != nullptr) {
-    const Ready ready = readies_.Take(tag, found);
-    if (ready.total != data.size()) return EndDiffering(tag, ready, {data, request});
-    return StartData(ready, {data, request}, /*announced=*/false);
-  }
-  FrameHeader header = {.index = tag.index, .operation = tag.operation, .total = data.size()};
-  // Behind one of its tag that waits a message waits too: they are matched in order.
-  if (data.size() > kEagerBytes || waiting_.Front(tag) != nullptr ||
-      !window_.TrySend(data.size())) {
-    waiting_.Add(tag, {data, request});
-    header.kind = FrameKind::kAnnounce;
-    return SendControl(header);
-  }
-  header.kind = FrameKind::kEager;
-  OutFrame frame = MakeFrame(header, data);
+void Outbox::SendEager(Tag tag, ConstBytes data, Request* request) {
+  OutFrame frame = MakeFrame({.kind = FrameKind::kEager,
+                              .index = tag.index,
+                              .operation = tag.operation,
+                              .total = data.size()},
+                             data);
   frame.payload = data;
   frame.request = request;
   StreamFor(0)->Push(std::move(frame));
 }
 
-absl::Status Outbox::OnReady(const FrameHeader& header) {
-  const Ready ready = {header.id, header.total, header.flags};
-  if (Waiting* found = waiting_.Front(header.tag()); found != nullptr) {
-    const Waiting send = waiting_.Take(header.tag(), found);
-    if (ready.total != send.data.size()) {
-      EndDiffering(header.tag(), ready, send);
-    } else {
-      StartData(ready, send, /*announced=*/true);
-    }
-    return absl::OkStatus();
-  }
-  // A receive that has ended already, only to end its send.
-  if (header.id == 0) return absl::OkStatus();
-  if (readies_.size() == kMaxReadies) {
-    return ResourceExhausted("is ready for {} messages that nobody has sent", kMaxReadies);
-  }
-  readies_.Add(header.tag(), ready);
-  return absl::OkStatus();
+void Outbox::SendOffer(Tag tag, const message::Offer& offer) {
+  SendControl({.kind = FrameKind::kAnnounce,
+               .index = tag.index,
+               .operation = tag.operation,
+               .total = offer.bytes});
 }
 
-absl::Status Outbox::OnTaken(const FrameHeader& header) {
-  if (window_.OnTaken(header.total)) return absl::OkStatus();
-  return InvalidArgument("says that it has taken {} bytes of messages, which were not sent",
-                         header.total);
+void Outbox::SendInvitation(Tag tag, const message::Invitation& invitation) {
+  SendControl({.kind = FrameKind::kReady,
+               .flags = invitation.in_order ? kInOrder : FrameFlags{0},
+               .index = tag.index,
+               .operation = tag.operation,
+               .id = invitation.receive,
+               .total = invitation.bytes});
 }
 
-void Outbox::StartData(const Ready& ready, const Waiting& send, bool announced) {
+void Outbox::SendDiffers(uint64_t receive, uint64_t bytes) {
+  SendControl({.kind = FrameKind::kDiffers, .id = receive, .total = bytes});
+}
+
+void Outbox::SendTaken(uint64_t taken) { SendControl({.kind = FrameKind::kTaken, .total = taken}); }
+
+absl::Status Outbox::SendBytes(const message::Invitation& invitation, ConstBytes data, bool offered,
+                               Request* request) {
   BulkMessage message;
   message.header = {.kind = FrameKind::kData,
-                    .flags = announced ? kAnnounced : FrameFlags{0},
-                    .id = ready.id,
-                    .total = send.data.size()};
-  message.data = send.data.data();
-  message.request = send.request;
-  AddBulk(std::move(message), (ready.flags & kInOrder) != 0);
-}
-
-void Outbox::EndDiffering(Tag tag, const Ready& ready, const Waiting& send) {
-  if (ready.id != 0) {
-    SendControl({.kind = FrameKind::kDiffers, .id = ready.id, .total = send.data.size()});
-  }
-  send.request->Done(InvalidArgument("{}: message {}.{} has {} bytes, but the receiver expects {}",
-                                     link_->Describe(), tag.operation, tag.index, send.data.size(),
-                                     ready.total));
+                    .flags = offered ? kAnnounced : FrameFlags{0},
+                    .id = invitation.receive,
+                    .total = data.size()};
+  message.data = data.data();
+  message.request = request;
+  AddBulk(std::move(message), invitation.in_order);
+  return absl::OkStatus();
 }
 
 void Outbox::Put(MemoryKey destination, ConstBytes source, Request* request) {
@@ -168,8 +141,7 @@ absl::Status Outbox::OnPutRefused(const FrameHeader& header, std::string_view re
   return absl::OkStatus();
 }
 
-// Bulk
-// ------------------------------------------------------------------------------------------------
+// Bulk -------------------------------------------------------------------------------------------
 
 void Outbox::AddBulk(BulkMessage message, bool in_order) {
   int first = 1;
@@ -236,8 +208,7 @@ void Outbox::Written(const OutFrame& frame) {
   if (request != nullptr) request->Done(absl::OkStatus());
 }
 
-// The end
-// ------------------------------------------------------------------------------------------------
+// The end ----------------------------------------------------------------------------------------
 
 bool Outbox::Uses(const Region& region) const {
   return std::any_of(messages_.begin(), messages_.end(),
@@ -261,8 +232,6 @@ void Outbox::Close(const absl::Status& status) {
   for (BulkMessage& message : std::exchange(messages_, {})) {
     if (message.request != nullptr) message.request->Done(status);
   }
-  waiting_.TakeAll([&](Waiting& send) { send.request->Done(status); });
-  readies_.TakeAll([](Ready&) {});
   for (const auto& [id, request] : std::exchange(puts_, {})) request->Done(status);
 }
 

@@ -4,16 +4,16 @@
 #include <deque>
 #include <list>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
-#include "tutti/net/eager_window.h"
+#include "tutti/net/message/wire.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/out_stream.h"
 #include "tutti/net/tcp/region.h"
-#include "tutti/net/tcp/tag_queue.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::tcp {
@@ -34,17 +34,25 @@ struct BulkMessage {
 // All that goes to one peer. Stream 0 carries the small frames, in order; the others carry bulk, so
 // that a kReady never waits behind megabytes in a socket's buffer. A large message is spread over
 // all bulk streams, frame by frame as each has room, unless its receiver wants it in order.
-class Outbox final : public FrameSource {
+class Outbox final : public FrameSource, public message::Wire {
  public:
   Outbox(Shared* shared, Link* link);
   ~Outbox();
 
   // Before anything is sent.
   void SetAddress(const Address& address, bool on_this_host);
-  // Makes the connection of stream 0 if there is none yet.
-  void Open();
 
-  void Send(Tag tag, ConstBytes data, Request* request);
+  std::string Describe() const override;
+  void SendEager(Tag tag, ConstBytes data, Request* request) override;
+  void SendOffer(Tag tag, const message::Offer& offer) override;
+  void SendInvitation(Tag tag, const message::Invitation& invitation) override;
+  void SendDiffers(uint64_t receive, uint64_t bytes) override;
+  void SendTaken(uint64_t taken) override;
+  absl::Status SendBytes(const message::Invitation& invitation, ConstBytes data, bool offered,
+                         Request* request) override;
+  // Makes the connection of stream 0 if there is none yet.
+  void Attend() override;
+
   void Put(MemoryKey destination, ConstBytes source, Request* request);
   // A small frame; the payload is copied.
   void SendControl(FrameHeader header, std::string_view payload = {});
@@ -52,8 +60,6 @@ class Outbox final : public FrameSource {
   void Answer(uint64_t id, std::shared_ptr<Region> region, ConstBytes bytes);
 
   // Frames of the peer that answer.
-  absl::Status OnReady(const FrameHeader& header);
-  absl::Status OnTaken(const FrameHeader& header);
   absl::Status OnPutDone(const FrameHeader& header);
   absl::Status OnPutRefused(const FrameHeader& header, std::string_view reason);
 
@@ -69,19 +75,7 @@ class Outbox final : public FrameSource {
   void Written(const OutFrame& frame) override;
 
  private:
-  struct Waiting {
-    ConstBytes data;
-    Request* request;
-  };
-  struct Ready {
-    uint64_t id;
-    uint64_t total;
-    uint8_t flags;
-  };
-
   OutStream* StreamFor(int number);
-  void StartData(const Ready& ready, const Waiting& send, bool announced);
-  void EndDiffering(Tag tag, const Ready& ready, const Waiting& send);
   void AddBulk(BulkMessage message, bool in_order);
   std::deque<BulkMessage*>* NextQueue(int stream);
 
@@ -90,9 +84,6 @@ class Outbox final : public FrameSource {
   Address address_;
   int send_buffer_ = 0;                              // bytes, of a bulk stream; 0: the system's
   std::vector<std::unique_ptr<OutStream>> streams_;  // null until first needed
-  EagerSender window_;
-  TagQueue<Waiting> waiting_;  // announced sends without their kReady
-  TagQueue<Ready> readies_;    // without their send
   std::list<BulkMessage> messages_;
   std::vector<std::deque<BulkMessage*>> bulk_;  // not wholly cut; [0]: for any stream
   std::vector<uint64_t> pinned_bytes_;          // not written yet, by stream

@@ -7,11 +7,11 @@
 // small frames; the streams for bulk are made with the first large message. Every connection begins
 // with the handshake of tutti/net/handshake.h.
 //
-// Messages. Up to kEagerBytes a message is sent at once and kept by the receiver if need be; beyond
-// that, and where the sender is far ahead (tutti/net/eager_window.h), it waits for the receiver's
-// kReady, so what a peer can make this rank keep is bounded.
-// tutti/net/tcp/inbox.cc tells how messages and receives meet, docs/formats/data-plane.md what is
-// on the wire.
+// Messages. tutti/net/message/engine.h tells how messages and receives meet; this transport carries
+// what the engine says as frames (tutti/net/tcp/outbox.cc) and hands it what comes
+// (tutti/net/tcp/inbox.cc). A message up to kEagerBytes is one kEager frame; an offer is a
+// kAnnounce, an invitation a kReady, whose id the kData frames bring back.
+// docs/formats/data-plane.md has what is on the wire.
 //
 // Bytes. A payload is written from the caller's memory and read into the caller's memory; besides
 // the kernel's two copies, each side reads it once for the checksum, a frame at a time while it is
@@ -30,7 +30,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -40,7 +39,6 @@
 #include "tutti/base/status.h"
 #include "tutti/net/tcp/link.h"
 #include "tutti/net/tcp/listener.h"
-#include "tutti/net/tcp/self_link.h"
 #include "tutti/net/tcp/shared.h"
 
 namespace tutti::net {
@@ -108,7 +106,6 @@ class TcpTransportImpl final : public TcpTransport {
   void Flush();
 
   Shared shared_;
-  SelfLink self_;
   std::vector<std::unique_ptr<Link>> links_;  // null for this rank
   Listener listener_;
   bool connected_ = false;
@@ -124,7 +121,6 @@ TcpTransportImpl::TcpTransportImpl(const TcpOptions& options)
                            .size = options.size,
                            .generation = options.generation,
                            .purpose = Identity::Purpose::kTcpData}},
-      self_(options.rank, shared_.regions.get()),
       listener_(
           &shared_,
           [this](const Identity& peer, std::string* why) {
@@ -180,12 +176,14 @@ std::string TcpTransportImpl::Describe(int peer) const {
   return links_[static_cast<size_t>(peer)]->Describe();
 }
 
-// Requests
-// ------------------------------------------------------------------------------------------------
+// Requests ---------------------------------------------------------------------------------------
 
 absl::Status TcpTransportImpl::CheckPeer(int peer) const {
-  if (peer >= 0 && peer < size()) return absl::OkStatus();
-  return InvalidArgument("rank {} does not exist; there are {} ranks", peer, size());
+  if (peer < 0 || peer >= size()) {
+    return InvalidArgument("rank {} does not exist; there are {} ranks", peer, size());
+  }
+  if (peer == rank()) return InvalidArgument("rank {} has no link to itself", peer);
+  return absl::OkStatus();
 }
 
 Link* TcpTransportImpl::LinkFor(int peer, Request* request) {
@@ -201,50 +199,39 @@ Link* TcpTransportImpl::LinkFor(int peer, Request* request) {
 }
 
 absl::StatusOr<std::byte*> TcpTransportImpl::Map(int peer, MemoryKey key, size_t bytes) {
-  if (peer == rank()) return self_.Map(key, bytes);
+  if (peer == rank()) {
+    TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Region> region, shared_.regions->Find(key, bytes));
+    return region->bytes.data() + key.offset;
+  }
   return FailedPrecondition("{}: its memory cannot be mapped over TCP; use Get and Put",
                             Describe(peer));
 }
 
 void TcpTransportImpl::Put(int peer, MemoryKey destination, ConstBytes source, Request* request) {
-  if (peer == rank()) return self_.Put(destination, source, request);
   if (Link* link = LinkFor(peer, request)) link->out().Put(destination, source, request);
 }
 
 void TcpTransportImpl::Get(int peer, MemoryKey source, Bytes destination, Request* request) {
-  if (peer == rank()) return self_.Get(source, destination, request);
   if (Link* link = LinkFor(peer, request)) link->in().Get(source, destination, request);
 }
 
 void TcpTransportImpl::Send(int peer, Tag tag, ConstBytes data, Request* request) {
-  if (peer == rank()) return self_.Send(tag, data, request);
-  if (Link* link = LinkFor(peer, request)) link->out().Send(tag, data, request);
+  if (Link* link = LinkFor(peer, request)) link->Send(tag, data, request);
 }
 
 void TcpTransportImpl::Receive(int peer, Tag tag, std::byte* destination, size_t bytes,
                                Request* request) {
-  if (peer == rank()) return self_.Receive(tag, destination, bytes, request);
   if (CheckPeer(peer).ok()) {
     Link& from = *links_[static_cast<size_t>(peer)];
-    if (from.lost() && from.in().TakeKept(tag, destination, bytes, request)) return;
+    if (from.lost() && from.engine().receiver.TakeKept(tag, destination, bytes, request)) return;
   }
-  if (Link* link = LinkFor(peer, request)) link->in().Receive(tag, destination, bytes, request);
+  if (Link* link = LinkFor(peer, request)) link->Receive(tag, destination, bytes, request);
 }
 
 absl::Status TcpTransportImpl::SendShort(int peer, Tag tag, ConstBytes data) {
   if (data.size() > kShortBytes) {
     return InvalidArgument("a short message has at most {} bytes, got {}", kShortBytes,
                            data.size());
-  }
-  if (peer == rank()) {
-    TUTTI_RETURN_IF_ERROR(self_.status());
-    ShortMessage& message = shared_.shorts.emplace_back();
-    message.peer = peer;
-    message.tag = tag;
-    message.bytes = static_cast<uint32_t>(data.size());
-    if (!data.empty()) std::memcpy(message.data, data.data(), data.size());
-    shared_.poller.Wake();
-    return absl::OkStatus();
   }
   struct Outcome final : Request {
     void Done(const absl::Status& result) override { status = result; }
@@ -259,15 +246,12 @@ absl::Status TcpTransportImpl::SendShort(int peer, Tag tag, ConstBytes data) {
 }
 
 bool TcpTransportImpl::NextShort(ShortMessage* message) {
-  if (shared_.shorts.empty()) return false;
-  *message = shared_.shorts.front();
-  shared_.shorts.pop_front();
-  if (message->peer != rank()) links_[static_cast<size_t>(message->peer)]->in().ShortTaken();
+  if (!shared_.shorts.Take(message)) return false;
+  links_[static_cast<size_t>(message->peer)]->engine().receiver.Release(0);
   return true;
 }
 
-// Progress
-// ------------------------------------------------------------------------------------------------
+// Progress ---------------------------------------------------------------------------------------
 
 bool TcpTransportImpl::Progress() {
   shared_.moved = false;
@@ -297,7 +281,6 @@ void TcpTransportImpl::CloseBroken() {
 
 void TcpTransportImpl::Fail(int peer, const absl::Status& status) {
   TUTTI_CHECK(!status.ok());
-  if (peer == rank()) return self_.Close(status);
   if (!CheckPeer(peer).ok()) return;
   Link* link = links_[static_cast<size_t>(peer)].get();
   std::erase(shared_.breaking, link);

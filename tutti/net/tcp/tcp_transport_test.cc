@@ -111,6 +111,7 @@ TEST(TcpTransportTest, BothWaysAtOnceBetweenManyRanks) {
   std::mt19937_64 random(seed);
   for (int from = 0; from < kRanks; ++from) {
     for (int to = 0; to < kRanks; ++to) {
+      if (to == from) continue;
       for (uint32_t i = 0; i < kMessages; ++i) {
         auto& transfer = *transfers.emplace_back(std::make_unique<Transfer>());
         transfer.data = RandomBytes(random() % (random() % 2 == 0 ? 1000 : 1'000'000), random());
@@ -222,7 +223,7 @@ TEST(TcpTransportTest, ShortMessagesKeepTheirOrder) {
   auto ranks = StartRanks(3);
   constexpr uint32_t kCount = 5'000;
   for (uint32_t i = 0; i < kCount; ++i) {
-    for (const int from : {0, 1, 2}) {
+    for (const int from : {0, 1}) {
       const std::vector<std::byte> data = RandomBytes(i % 41, i);
       ASSERT_TRUE(ranks[from]
                       ->With([&](Transport& t) {
@@ -231,8 +232,8 @@ TEST(TcpTransportTest, ShortMessagesKeepTheirOrder) {
                       .ok());
     }
   }
-  uint32_t next[3] = {0, 0, 0};
-  for (const Transport::ShortMessage& message : ranks[2]->WaitForShorts(3 * kCount)) {
+  uint32_t next[2] = {0, 0};
+  for (const Transport::ShortMessage& message : ranks[2]->WaitForShorts(2 * kCount)) {
     const uint32_t i = next[message.peer]++;
     ASSERT_EQ(message.tag, (Tag{7, i}));
     const std::vector<std::byte> expected = RandomBytes(i % 41, i);
@@ -307,31 +308,12 @@ TEST(TcpTransportTest, PutsAndGetsOutsideMemoryAreRefused) {
   EXPECT_EQ(ranks[0]->broken_count(), 0u);
 }
 
-TEST(TcpTransportTest, ARankReachesItself) {
+TEST(TcpTransportTest, ARankMapsItsOwnMemory) {
   auto ranks = StartRanks(1);
-  EXPECT_EQ(ranks[0]->transport().link(0), LinkKind::kSelf);
-  const std::vector<std::byte> data = RandomBytes(100'000);
-  std::vector<std::byte> received(data.size());
-  Recorder send, receive, taking_send, taking;
-  ranks[0]->Send(0, {1, 1}, data, &send);
-  ranks[0]->Receive(0, {1, 1}, received.data(), data.size(), &receive);
-  EXPECT_TRUE(send.Wait().ok());
-  EXPECT_TRUE(receive.Wait().ok());
-  EXPECT_TRUE(received == data);
-  ranks[0]->Receive(0, {1, 2}, nullptr, data.size(), &taking);
-  ranks[0]->Send(0, {1, 2}, data, &taking_send);
-  EXPECT_TRUE(taking.Wait().ok());
-  EXPECT_TRUE(taking.taken() == data);
   auto memory = ValueOrThrow(ranks[0]->transport().Allocate(100));
   EXPECT_EQ(*ranks[0]->transport().Map(0, {memory->key().region, 7}, 93),
             memory->bytes().data() + 7);
   EXPECT_FALSE(ranks[0]->transport().Map(0, {memory->key().region, 7}, 94).ok());
-  ASSERT_TRUE(ranks[0]
-                  ->With([&](Transport& t) {
-                    return t.SendShort(0, {1, 3}, std::span(data).first(3));
-                  })
-                  .ok());
-  EXPECT_EQ(ranks[0]->WaitForShorts(1)[0].bytes, 3u);
 }
 
 TEST(TcpTransportTest, SpeaksIpv6) {

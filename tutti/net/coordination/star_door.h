@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "tutti/net/coordination/control_link.h"
+#include "tutti/net/coordination/control_message.h"
+#include "tutti/net/event_loop.h"
+#include "tutti/net/handshake.h"
+#include "tutti/net/refusal_log.h"
+#include "tutti/net/socket.h"
+#include "tutti/net/transport.h"
+
+namespace tutti::net {
+
+// Where ranks come in: rank 0's listening socket, and the connections that have not yet shown who
+// they are. Each has kArrivalNanos from its first moment to the message that joins the job;
+// whatever is late, broken or foreign is refused with one line of log, and costs nobody else
+// anything. At most kMaxArrivals wait at a time: one more, and the oldest goes. Lives on the loop's
+// thread, to the loop's end.
+class StarDoor {
+ public:
+  static constexpr int64_t kArrivalNanos = 5'000'000'000;
+  static constexpr size_t kMaxArrivals = 128;
+
+  struct Callbacks {
+    // May this rank still come? Asked at the end of its handshake.
+    Handshake::Admit admit;
+    // It has sent its kJoin. OK: the link is kept by whoever answers; else the rank is refused.
+    std::function<absl::Status(const Identity& peer, const std::string& host,
+                               const ControlMessage& join, std::unique_ptr<ControlLink>* link)>
+        join;
+    // Somebody who says that he is this rank (kNoRank: does not say) was refused.
+    std::function<void(int rank, const std::string& why)> refused;
+    // A connection could not be accepted: errno of a lack of descriptors or memory.
+    std::function<void(int error)> exhausted;
+  };
+
+  StarDoor(EventLoop* loop, const Identity& own, Socket listener, Callbacks callbacks);
+  ~StarDoor();
+  StarDoor(const StarDoor&) = delete;
+  StarDoor& operator=(const StarDoor&) = delete;
+
+  absl::Status Open();
+
+ private:
+  struct Arrival {
+    Socket socket;  // until the handshake is over
+    uint64_t watch = 0;
+    Handshake handshake;
+    std::unique_ptr<ControlLink> link;  // after that
+    int64_t deadline = 0;
+    std::string from;  // "10.0.0.7:4711"
+    std::string host;
+  };
+  using Place = std::list<Arrival>::iterator;
+
+  void Accept();
+  void AcceptOne(Socket socket);
+  void OnEvents(Place arrival);
+  void Greet(Place arrival);  // the handshake is done
+  void Join(Place arrival, const ControlMessage& message);
+  void Refuse(Place arrival, std::string_view why);
+  void Sweep();
+  void LogRefusal(const Arrival& arrival, std::string_view why);
+
+  EventLoop* const loop_;
+  const Identity own_;
+  Socket listener_;
+  const Callbacks callbacks_;
+  uint64_t watch_ = 0;
+  std::list<Arrival> arrivals_;  // the oldest first
+  RefusalLog refusals_;
+};
+
+}  // namespace tutti::net
