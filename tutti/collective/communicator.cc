@@ -2,19 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
+#include <future>
+#include <memory>
 #include <utility>
 
 #include "tutti/base/status.h"
-#include "tutti/collective/engine_communicator.h"
+#include "tutti/collective/engine/engine_communicator.h"
+#include "tutti/collective/engine/star_control.h"
 #include "tutti/collective/job_links.h"
-#include "tutti/collective/star_control.h"
-#include "tutti/collective/tuner.h"
-#include "tutti/net/star.h"
+#include "tutti/collective/share_cores.h"
+#include "tutti/collective/tuning/tuner.h"
+#include "tutti/net/coordination/star.h"
 
 namespace tutti::collective {
 namespace {
 
 constexpr double kMaxSeconds = 1e6;
+
+// A rank that gives up waits so long for rank 0's verdict, which takes milliseconds.
+constexpr auto kVerdictWait = std::chrono::seconds(2);
 
 absl::Status CheckBootstrap(const Bootstrap& bootstrap) {
   if (bootstrap.size < 1 || bootstrap.size > kMaxRanks) {
@@ -43,8 +50,12 @@ absl::Status CheckBootstrap(const Bootstrap& bootstrap) {
 
 // What must be the same on all ranks for them to choose alike and understand each other.
 std::vector<std::string> Fingerprint(const CommunicatorOptions& options) {
-  return {fmt::format("size={}", options.bootstrap.size),
-          fmt::format("transport={}", options.transport), fmt::format("tune={}", options.tune)};
+  std::vector<std::string> lines = options.bootstrap.fingerprint;
+  lines.push_back(fmt::format("size={}", options.bootstrap.size));
+  lines.push_back(fmt::format("transport={}", options.transport));
+  lines.push_back(fmt::format("tune={}", options.tune));
+  lines.push_back(fmt::format("share_cores={}", options.share_cores));
+  return lines;
 }
 
 }  // namespace
@@ -71,10 +82,24 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
            .silence_seconds = options.silence_seconds,
            .cancellation = bootstrap.cancellation,
            .fingerprint = Fingerprint(options)}));
+  if (options.share_cores) TUTTI_RETURN_IF_ERROR(ShareCores(*star, bootstrap.rank));
   auto control = std::make_unique<StarControl>(std::move(star));
-  TUTTI_ASSIGN_OR_RETURN(JobLinks links, OpenLinks(options, control->star()));
+  // The others would only see that this rank left: they get the reason. It stays until rank 0 has
+  // judged, because leaving before that would look like the cause.
+  const auto give_up = [&](const absl::Status& why) {
+    const auto judged = std::make_shared<std::promise<void>>();
+    control->star().OnFailure([judged](int, const absl::Status&) { judged->set_value(); });
+    control->star().ReportFailure(
+        WithPrefix(why, fmt::format("rank {} cannot join: ", bootstrap.rank)));
+    judged->get_future().wait_for(kVerdictWait);
+    return why;
+  };
+  absl::StatusOr<JobLinks> opened = OpenLinks(options, control->star());
+  if (!opened.ok()) return give_up(opened.status());
+  JobLinks links = *std::move(opened);
   auto engine =
       std::make_unique<Engine>(std::move(links.transport), control.get(), options.late_seconds);
+  if (!engine->start_status().ok()) return give_up(engine->start_status());
   Engine* const serving = engine.get();
   auto communicator = std::make_unique<EngineCommunicator>(
       std::move(engine), links.hosts, [](std::span<const int>, std::span<const int> hosts) {

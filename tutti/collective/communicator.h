@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tutti/collective/schedule.h"
+#include "tutti/collective/schedule/schedule.h"
 #include "tutti/net/transport.h"
 #include "tutti/tensor/dtype.h"
 
@@ -35,8 +35,8 @@ enum class Wire : uint8_t { kAsIs = 1, kBFloat16 = 2, kFloat16 = 3 };
 struct CallOptions {
   std::string_view key = {};  // "grads/bucket_3"
   int64_t step = -1;          // -1: counts up by itself, per group and key
-  // Empty: the tuner chooses. "parameter-server:2" has two servers among the ranks,
-  // "parameter-server:2:own" makes the last two ranks servers that bring no data.
+  // Empty: the tuner chooses. "central:2" has two servers among the ranks, "central:2:own" makes
+  // the last two ranks servers that bring no data.
   std::string_view algorithm = {};
   Reduction reduction = Reduction::kSum;
   Wire wire = Wire::kAsIs;
@@ -127,7 +127,10 @@ struct Bootstrap {
   std::string job = "tutti";           // other jobs are refused
   std::string token;                   // shared secret; empty: none
   int64_t generation = 0;              // of the group, from 0 on; others are refused
-  double timeout_seconds = 60;         // for all to appear
+  // Lines "name=value" that must be the same on all ranks; of one that differs the first difference
+  // is told. Together at most 256 KB.
+  std::vector<std::string> fingerprint = {};
+  double timeout_seconds = 60;  // for all to appear
   // Ends the waiting for them, with its status. May be null; must outlive the call of Create.
   const Cancellation* cancellation = nullptr;
 };
@@ -139,6 +142,7 @@ struct CommunicatorOptions {
   double late_seconds = 5;         // alive but late: warned about this often; more than 0
   int tcp_streams = 2;             // per peer on another host
   bool tune = true;                // measure links at the start (up to 50 ms), or use defaults
+  bool share_cores = false;        // divide a host's cores among its ranks, see share_cores.h
 };
 
 // What a communicator has done so far.

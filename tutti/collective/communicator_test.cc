@@ -10,8 +10,8 @@
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
-#include "tutti/collective/ranks_under_test.h"
-#include "tutti/collective/reduce.h"
+#include "tutti/collective/reduce/reduce.h"
+#include "tutti/testing/collective/ranks_under_test.h"
 
 namespace tutti::collective {
 namespace {
@@ -165,7 +165,7 @@ TEST(Communicator, ChunksOfDifferentSizes) {
 TEST(Communicator, WhatTravelsRoundedIsTheSameEverywhere) {
   for (Wire wire : {Wire::kBFloat16, Wire::kFloat16}) {
     for (const char* algorithm :
-         {"ring", "halving-doubling", "tree", "exchange", "parameter-server:2", "direct"}) {
+         {"ring", "halving-doubling", "tree", "exchange", "central:2", "direct"}) {
       RanksUnderTest ranks(3);
       std::vector<std::vector<float>> results(3);
       ranks.Run([&](Communicator& communicator) {

@@ -11,7 +11,9 @@
 
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
-#include "tutti/collective/ranks_under_test.h"
+#include "tutti/net/address.h"
+#include "tutti/net/socket.h"
+#include "tutti/testing/collective/ranks_under_test.h"
 
 namespace tutti::collective {
 namespace {
@@ -209,6 +211,27 @@ TEST_F(CreateTest, MistakesAreTold) {
   options.bootstrap.address = options.bootstrap.file = "";
   options.bootstrap.endpoints = {"127.0.0.1:1", "127.0.0.1:2"};
   EXPECT_THAT(message(options), HasSubstr("2 endpoints for 1 ranks"));
+}
+
+TEST_F(CreateTest, AllLearnWhyARankCannotOpenItsLinks) {
+  // Rank 1 is to listen where somebody else does.
+  const auto addresses = net::Resolve({"127.0.0.1", 0});
+  ASSERT_TRUE(addresses.ok());
+  const auto occupied = net::Listen(addresses->front());
+  auto free = net::Listen(addresses->front());
+  ASSERT_TRUE(occupied.ok() && free.ok());
+  const std::string meeting = net::ToString(*net::LocalAddress(free->fd()));
+  const std::string taken = net::ToString(*net::LocalAddress(occupied->fd()));
+  free->Close();
+  auto made = Create(2, [&](int r) {
+    CommunicatorOptions options = Options(r, 2, "tcp");
+    options.bootstrap.file.clear();
+    options.bootstrap.endpoints = {meeting, taken};
+    return options;
+  });
+  EXPECT_THAT(std::string(MessageOf(made[0].status())),
+              HasSubstr("rank 1 cannot join: cannot listen at " + taken));
+  EXPECT_THAT(std::string(MessageOf(made[1].status())), HasSubstr("cannot listen at " + taken));
 }
 
 TEST_F(CreateTest, OptionsThatDifferAreTold) {

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "tutti/base/status.h"
-#include "tutti/collective/ranks_under_test.h"
+#include "tutti/testing/collective/ranks_under_test.h"
 
 namespace tutti::collective {
 namespace {
@@ -71,7 +71,7 @@ TEST(Failure, EveryDifferenceIsTold) {
   ExpectDisagree(sum, changed([](CallOptions& call) { call.reduction = Reduction::kMax; }),
                  "rank 2 wants the max");
   ExpectDisagree(sum, changed([](CallOptions& call) { call.wire = Wire::kBFloat16; }),
-                 "rank 2 sends bfloat16");
+                 "rank 2 sends bf16");
   ExpectDisagree(
       [&](Group& group, float* data) { return group.Broadcast(data, 9, kFloat32, {.root = 0}); },
       [&](Group& group, float* data) { return group.Broadcast(data, 9, kFloat32, {.root = 1}); },
@@ -105,9 +105,8 @@ TEST(Failure, MistakesEndTheHandleAtOnce) {
       HasSubstr("does no all-to-all"));
   EXPECT_THAT(message(world.AllReduce(data.data(), 4, kInt32, {.wire = Wire::kFloat16})),
               HasSubstr("only float32 can travel"));
-  EXPECT_THAT(
-      message(world.AllReduce(data.data(), 4, kFloat32, {.algorithm = "parameter-server:0"})),
-      HasSubstr("1 to 127"));
+  EXPECT_THAT(message(world.AllReduce(data.data(), 4, kFloat32, {.algorithm = "central:0"})),
+              HasSubstr("1 to 127"));
   for (const int number : {0, 9}) {
     EXPECT_THAT(message(world.AllReduce(data.data(), 4, kFloat32, {.wire = Wire(number)})),
                 HasSubstr(fmt::format("no wire format {}", number)));

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
-#include "tutti/collective/engine_communicator.h"
+#include "tutti/collective/engine/engine_communicator.h"
 #include "tutti/net/loopback/loopback_transport.h"
 
 namespace tutti::collective {

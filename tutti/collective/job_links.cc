@@ -116,7 +116,8 @@ absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star
   if (within == nullptr) {
     links.transport = std::move(sockets);
   } else {
-    links.transport = std::make_unique<net::Mesh>(std::move(within), std::move(sockets));
+    TUTTI_ASSIGN_OR_RETURN(links.transport,
+                           net::Mesh::Create(std::move(within), std::move(sockets)));
   }
   return links;
 }

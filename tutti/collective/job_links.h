@@ -5,7 +5,7 @@
 
 #include "absl/status/statusor.h"
 #include "tutti/collective/communicator.h"
-#include "tutti/net/star.h"
+#include "tutti/net/coordination/star.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::collective {

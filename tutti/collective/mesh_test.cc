@@ -8,9 +8,9 @@
 #include "tutti/base/clock.h"
 #include "tutti/collective/algorithms/algorithm.h"
 #include "tutti/collective/in_process.h"
-#include "tutti/collective/ranks_under_test.h"
 #include "tutti/net/shm/shm_transport.h"
 #include "tutti/net/tcp/tcp_transport.h"
+#include "tutti/testing/collective/ranks_under_test.h"
 
 namespace tutti::collective {
 namespace {
@@ -39,7 +39,9 @@ RanksUnderTest MeshOf(const std::vector<int>& hosts) {
       auto memory = net::ShmTransport::Connect(std::move(endpoints[r]), options);
       ASSERT_TRUE(memory.ok()) << memory.status();
       ASSERT_TRUE(sockets[r]->Connect(addresses).ok());
-      transports[r] = std::make_unique<net::Mesh>(*std::move(memory), std::move(sockets[r]));
+      auto mesh = net::Mesh::Create(*std::move(memory), std::move(sockets[r]));
+      ASSERT_TRUE(mesh.ok()) << mesh.status();
+      transports[r] = *std::move(mesh);
     });
   }
   for (std::thread& thread : threads) thread.join();

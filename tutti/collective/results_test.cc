@@ -8,9 +8,9 @@
 
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
-#include "tutti/collective/program.h"
-#include "tutti/collective/ranks_under_test.h"
-#include "tutti/collective/trial.h"
+#include "tutti/collective/operation/program.h"
+#include "tutti/testing/collective/ranks_under_test.h"
+#include "tutti/testing/collective/trial.h"
 #include "tutti/testing/sweep.h"
 
 namespace tutti::collective {

@@ -13,6 +13,7 @@
 #include <span>
 
 #include "tutti/base/status.h"
+#include "tutti/topology/nesting.h"
 #include "tutti/topology/quantity.h"
 
 namespace tutti::topology {
@@ -20,6 +21,7 @@ namespace {
 
 constexpr int kMaxCount = 1'000'000;      // of one level
 constexpr int kMaxDevices = 100'000'000;  // of all levels together
+constexpr int kMaxDepth = 16;
 constexpr size_t kMaxFileBytes = 1 << 20;
 
 // What stands in the file, as it is told in an error: the value itself where it is a plain one.
@@ -232,6 +234,11 @@ absl::StatusOr<Fabric> ParseFabric(std::string_view text, std::string_view file)
   if (text.size() > kMaxFileBytes) {
     return InvalidArgument("{}: {} bytes; a topology has at most {}", file, text.size(),
                            kMaxFileBytes);
+  }
+  // The parser recurses into keys as deep as they are nested.
+  if (const int line = LineNestedDeeperThan(kMaxDepth, text); line > 0) {
+    return InvalidArgument("{}:{}: nested deeper than {} levels; a topology has two", file, line,
+                           kMaxDepth);
   }
   try {
     const toml::table table = toml::parse(text, file);

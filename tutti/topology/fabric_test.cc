@@ -148,5 +148,34 @@ TEST(Fabric, ShippedFilesSayWhatTheyPromise) {
   EXPECT_EQ(1e12 / model->host_link.bytes_per_second, 40);
 }
 
+// Each of these made the parser recurse until the stack was full.
+TEST(Fabric, DeepNestingIsRefusedWithItsLine) {
+  std::string dotted = "a";
+  for (int i = 0; i < 50'000; ++i) dotted += ".a";
+  std::string tables, ends;
+  for (int i = 0; i < 50'000; ++i) {
+    tables += "a={";
+    ends += "}";
+  }
+  for (const std::string& text :
+       {dotted + " = 1", "[" + dotted + "]", "x = { s = \"\"\"t\"\"\"\", " + dotted + " = 1 }",
+        tables + ends, "x = " + std::string(50'000, '[')}) {
+    const auto fabric = ParseFabric("name = \"x\"\n" + text, "deep.toml");
+    ASSERT_EQ(fabric.status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(MessageOf(fabric.status()),
+              "deep.toml:2: nested deeper than 16 levels; a topology has two");
+  }
+}
+
+TEST(Fabric, DotsInTextsAndCommentsAreNoNesting) {
+  const std::string dots(100, '.');
+  for (const std::string& line : {"name = \"" + dots + "\"", "name = '" + dots + "'", "# " + dots,
+                                  "name = \"\"\"\n" + dots + "\\\"\"\"\""}) {
+    const auto fabric = ParseFabric(
+        line + "\n[host]\ncount = 2\nbandwidth = \"25Gbit/s\"\nlatency = \"5us\"\n", "t.toml");
+    EXPECT_TRUE(fabric.ok()) << fabric.status();
+  }
+}
+
 }  // namespace
 }  // namespace tutti::topology

@@ -2,11 +2,12 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tutti/collective/schedule.h"
+#include "tutti/collective/schedule/schedule.h"
 
 namespace tutti::collective {
 
@@ -16,9 +17,7 @@ struct Request {
   int ranks = 1;
   int root = 0;
   int segments = 1;  // pieces a chunk is cut into, for algorithms that pipeline
-  int servers = 1;   // parameter-server only
-  bool own_hosts =
-      false;  // parameter-server only: the last `servers` ranks serve and bring nothing
+  int variant = 0;   // what the algorithm's read_variant made of its parameters; 0: none given
   bool leftwards = false;      // ring only: to the rank below instead of above
   std::span<const int> hosts;  // the host of each rank (any numbers); empty: all on one host
 };
@@ -32,9 +31,17 @@ struct Algorithm {
   bool (*supports)(Operation operation);
   // UNIMPLEMENTED where supports() is false; INVALID_ARGUMENT for a request that makes no sense.
   absl::StatusOr<Schedule> (*make)(const Request& request);
+
+  // True for what is there to be compared with: selectors leave it out, and only a call that names
+  // it gets it.
+  bool for_comparison = false;
+  // Parameters after the name, as "2:own" in "central:2:own", as a number from 1 to 255 that goes
+  // into requests and greetings, and back. Null where the algorithm takes none.
+  absl::StatusOr<int> (*read_variant)(std::string_view parameters) = nullptr;
+  std::string (*name_variant)(int variant) = nullptr;
 };
 
-// All of them: exchange, direct, ring, halving-doubling, tree, hierarchical, parameter-server.
+// All of them: exchange, direct, ring, halving-doubling, tree, hierarchical, central.
 std::span<const Algorithm> Algorithms();
 // By name; NOT_FOUND lists the names there are.
 absl::StatusOr<const Algorithm*> FindAlgorithm(std::string_view name);

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "tutti/collective/algorithms/algorithm.h"
-#include "tutti/collective/schedule.h"
+#include "tutti/collective/schedule/schedule.h"
 
 // What algorithms write schedules with.
 namespace tutti::collective {

@@ -8,8 +8,8 @@ namespace tutti::collective {
 
 std::span<const Algorithm> Algorithms() {
   // Made at the first call, so that it does not matter in which order the files are initialised.
-  static const std::array all = {kExchange, kDirect,       kRing,           kHalvingDoubling,
-                                 kTree,     kHierarchical, kParameterServer};
+  static const std::array all = {kExchange, kDirect,       kRing,   kHalvingDoubling,
+                                 kTree,     kHierarchical, kCentral};
   return all;
 }
 
