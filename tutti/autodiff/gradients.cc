@@ -38,6 +38,8 @@ class ReversePass {
     }
     for (int64_t id = 0; id < size; ++id) {
       const Node& node = *graph.nodes()[id];
+      // Gradients end here, so that what lies behind needs none.
+      if (node.def().gradient == Gradient::kZero) continue;
       for (const Output& input : node.inputs()) {
         // A node depends on an x through that very output, not through a sibling of it.
         if (is_x_.contains(input) || (depends_[input.node->id()] && !OnlyAnX(*input.node)))
@@ -146,6 +148,25 @@ void CheckGiven(std::span<const Output> outputs, const char* what) {
   }
 }
 
+// A gradient of another shape would be broadcast on its way, and give wrong values without a word.
+void CheckInitial(Output y, Output initial, size_t i) {
+  // Inside If and While, a gradient may also come from around.
+  const Graph* graph = &y.graph();
+  while (graph != nullptr && graph != &initial.graph()) graph = graph->parent();
+  if (graph == nullptr) {
+    ThrowInvalidArgument(
+        fmt::format("Gradients: initial gradient {}, {}, belongs to another graph "
+                    "than its y {}",
+                    i, initial.node->Describe(), y.node->Describe()));
+  }
+  if (initial.dtype() != y.dtype() || !initial.shape().CompatibleWith(y.shape())) {
+    ThrowInvalidArgument(
+        fmt::format("Gradients: initial gradient {}, {}, is {} {}; expected {} {}, as its y {}", i,
+                    initial.node->Describe(), NameOf(initial.dtype()), initial.shape().ToString(),
+                    NameOf(y.dtype()), y.shape().ToString(), y.node->Describe()));
+  }
+}
+
 }  // namespace
 
 std::vector<GradientValue> SparseGradients(std::span<const Output> ys, std::span<const Output> xs,
@@ -157,9 +178,8 @@ std::vector<GradientValue> SparseGradients(std::span<const Output> ys, std::span
   }
   CheckGiven(ys, "y");
   CheckGiven(xs, "x");
-  for (const Output& initial : options.initial) {
-    if (!initial) ThrowInvalidArgument("Gradients: an initial gradient is empty");
-  }
+  CheckGiven(options.initial, "initial gradient");
+  for (size_t i = 0; i < options.initial.size(); ++i) CheckInitial(ys[i], options.initial[i], i);
   Graph& graph = ys.front().graph();
   int64_t last = 0;
   for (const Output& y : ys) {

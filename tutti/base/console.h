@@ -20,6 +20,9 @@ bool FormatTo(std::FILE* out, fmt::format_string<Args...> format, Args&&... args
   return WriteTo(out, fmt::format(format, std::forward<Args>(args)...));
 }
 
+// How wide a line on that terminal is; 80 where nobody knows.
+int TerminalColumns(std::FILE* file);
+
 // For the end of a program whose results go to stdout: OK if all that was ever written there got
 // through, else an error that says so.
 absl::Status FinishStdout();

@@ -1,11 +1,49 @@
 #include "tutti/base/cores.h"
 
+#include <dirent.h>
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <map>
 #include <thread>
+#include <utility>
+
+#include "tutti/base/status.h"
 
 namespace tutti {
+namespace {
+
+bool Overlap(const std::vector<int>& a, const std::vector<int>& b) {
+  return std::any_of(a.begin(), a.end(),
+                     [&b](int core) { return std::binary_search(b.begin(), b.end(), core); });
+}
+
+// Claims that differ: core by core, those with the fewest claimants first.
+void DivideOverlap(std::span<const CoreClaim> claims, const std::vector<size_t>& sharers,
+                   std::vector<std::vector<int>>& shares) {
+  std::map<int, std::vector<size_t>> claimants;
+  for (const size_t sharer : sharers) {
+    for (const int core : claims[sharer].cores) claimants[core].push_back(sharer);
+    shares[sharer].clear();
+  }
+  std::vector<std::pair<int, std::vector<size_t>>> cores(claimants.begin(), claimants.end());
+  std::stable_sort(cores.begin(), cores.end(),
+                   [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  for (const auto& [core, wanting] : cores) {
+    shares[*std::min_element(wanting.begin(), wanting.end(), [&](size_t a, size_t b) {
+      return shares[a].size() < shares[b].size();
+    })].push_back(core);
+  }
+  for (const size_t sharer : sharers) {
+    std::sort(shares[sharer].begin(), shares[sharer].end());
+    if (shares[sharer].empty()) shares[sharer] = claims[sharer].cores;
+  }
+}
+
+}  // namespace
 
 int UsableCores() {
   cpu_set_t cores;
@@ -14,6 +52,81 @@ int UsableCores() {
     return std::max(1, int(std::thread::hardware_concurrency()));
   }
   return std::max(1, CPU_COUNT(&cores));
+}
+
+std::vector<int> NumbersOfUsableCores() {
+  cpu_set_t set;
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(size_t(core), &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+absl::Status RunOnCores(std::span<const int> cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (const int core : cores) {
+    if (core < 0 || core >= CPU_SETSIZE) {
+      return InvalidArgument("core {}: expected 0 to {}", core, CPU_SETSIZE - 1);
+    }
+    CPU_SET(size_t(core), &set);
+  }
+  // The calling thread first: what it starts from here on inherits its cores.
+  if (::sched_setaffinity(0, sizeof(set), &set) != 0) {
+    return Unavailable("cannot choose the cores of this process: {}", std::strerror(errno));
+  }
+  DIR* const threads = ::opendir("/proc/self/task");
+  if (threads == nullptr) {
+    return Unavailable("cannot list the threads of this process: {}", std::strerror(errno));
+  }
+  while (const dirent* entry = ::readdir(threads)) {
+    const auto thread = pid_t(std::strtol(entry->d_name, nullptr, 10));
+    if (thread > 0) ::sched_setaffinity(thread, sizeof(set), &set);  // it may have ended: ignored
+  }
+  ::closedir(threads);
+  return absl::OkStatus();
+}
+
+std::vector<int> ShareOfCores(std::span<const int> cores, int index, int count) {
+  const auto all = int64_t(cores.size());
+  if (all == 0) return {};
+  if (count >= all) return {cores[size_t(index % all)]};
+  return {cores.begin() + all * index / count, cores.begin() + all * (index + 1) / count};
+}
+
+std::vector<std::vector<int>> DivideCores(std::span<const CoreClaim> claims) {
+  std::vector<std::vector<int>> shares;
+  for (const CoreClaim& claim : claims) shares.push_back(claim.cores);
+  std::vector<bool> divided(claims.size());
+  for (size_t first = 0; first < claims.size(); ++first) {
+    if (divided[first]) continue;
+    // All that share a core with it, or with one that does.
+    std::vector<size_t> sharers = {first};
+    divided[first] = true;
+    for (size_t next = 0; next < sharers.size(); ++next) {
+      const CoreClaim& known = claims[sharers[next]];
+      for (size_t other = first + 1; other < claims.size(); ++other) {
+        if (divided[other] || claims[other].host != known.host) continue;
+        if (!Overlap(claims[other].cores, known.cores)) continue;
+        divided[other] = true;
+        sharers.push_back(other);
+      }
+    }
+    std::sort(sharers.begin(), sharers.end());
+    const bool alike = std::all_of(sharers.begin(), sharers.end(), [&](size_t sharer) {
+      return claims[sharer].cores == claims[first].cores;
+    });
+    if (!alike) {
+      DivideOverlap(claims, sharers, shares);
+      continue;
+    }
+    for (size_t i = 0; i < sharers.size(); ++i) {
+      shares[sharers[i]] = ShareOfCores(claims[first].cores, int(i), int(sharers.size()));
+    }
+  }
+  return shares;
 }
 
 }  // namespace tutti

@@ -1,9 +1,39 @@
 #pragma once
 
+#include <span>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
 namespace tutti {
 
 // The cores that the calling thread may run on, at least 1. A launcher or taskset may have left it
 // fewer than the machine has, which std::thread::hardware_concurrency does not tell.
 int UsableCores();
+
+// Their numbers, ascending. Empty where the system does not tell.
+std::vector<int> NumbersOfUsableCores();
+
+// Keeps all threads of this process, and those they start later, on these cores.
+// REQUIRES: not empty.
+absl::Status RunOnCores(std::span<const int> cores);
+
+// The part of `cores` for number `index` of `count` that share them: whole cores in one piece, as
+// even as can be. Where there are fewer cores than sharers each gets one, in turn.
+std::vector<int> ShareOfCores(std::span<const int> cores, int index, int count);
+
+// What a process may use: its host, by any text that differs between hosts, and its cores there,
+// ascending.
+struct CoreClaim {
+  std::string host;
+  std::vector<int> cores;
+};
+
+// Divides cores among processes that may all use them, and returns the cores of each. Processes of
+// one host with the same cores get their ShareOfCores, in the order of the claims. Where claims
+// overlap but differ, a core goes to the claimant that has the fewest so far, and who has none in
+// the end keeps what it claims. Cores that only one process claims stay with it.
+std::vector<std::vector<int>> DivideCores(std::span<const CoreClaim> claims);
 
 }  // namespace tutti

@@ -133,7 +133,7 @@ class Sorter {
 
   // Has its value before the step begins, so that nobody waits for it.
   static bool IsThere(const Node& node) {
-    return (node.op() == "Constant" || node.op() == "Placeholder") && node.control_inputs().empty();
+    return node.def().source && node.control_inputs().empty();
   }
 
   // What `value` is a view of, in the end.

@@ -15,10 +15,11 @@ namespace {
 // it at once) and received here.
 class Cutter {
  public:
-  Cutter(const Program& program, std::span<Device* const> devices) : program_(program) {
-    for (Device* device : devices) {
-      parts_.push_back({device, {}, {}, {}});
-      by_name_[device->name()] = parts_.size() - 1;
+  Cutter(const Program& program, std::span<const DeviceInfo> devices) : program_(program) {
+    for (const DeviceInfo& device : devices) {
+      parts_.push_back({device.name, {}, {}, {}});
+      parts_.back().program.memory.arenas = program.memory.arenas;
+      by_name_[device.name] = parts_.size() - 1;
     }
     local_.resize(parts_.size());
     received_.resize(parts_.size());
@@ -64,8 +65,10 @@ class Cutter {
       control.push_back(here);
     }
     spec.control_inputs = std::move(control);
-    TUTTI_ASSIGN_OR_RETURN(local_[part][&node],
-                           AddNode(*parts_[part].program.graph, std::move(spec)));
+    Program& program = parts_[part].program;
+    TUTTI_ASSIGN_OR_RETURN(const Node* copy, AddNode(*program.graph, std::move(spec)));
+    program.memory.CopyNode(program_.memory, node, *copy);
+    local_[part][&node] = copy;
     return absl::OkStatus();
   }
 
@@ -86,7 +89,7 @@ class Cutter {
     NodeSpec token;
     token.op = "Constant";
     token.name = parts_[from].program.graph->UniqueName(before.name() + ".token");
-    token.device = parts_[from].device->name();
+    token.device = parts_[from].device;
     token.attrs = {{"value", Tensor::Zeros(kUInt8, Shape{0})}};
     TUTTI_ASSIGN_OR_RETURN(Node * constant, AddNode(*parts_[from].program.graph, std::move(token)));
     // No output has such a name: what stands behind the colon is a number there.
@@ -98,8 +101,8 @@ class Cutter {
   // A Send of `value` on device `from` and its Recv on device `to`; returns the Recv.
   absl::StatusOr<Node*> Transfer(Output value, std::vector<const Node*> after,
                                  const std::string& name, size_t from, size_t to) {
-    const std::string& source = parts_[from].device->name();
-    const std::string& destination = parts_[to].device->name();
+    const std::string& source = parts_[from].device;
+    const std::string& destination = parts_[to].device;
     const std::string key = fmt::format("{};{};{}", source, destination, name);
     std::string base = name;
     std::replace(base.begin(), base.end(), ':', '.');
@@ -132,7 +135,7 @@ class Cutter {
 }  // namespace
 
 absl::StatusOr<std::vector<Partition>> CutByDevice(const Program& program,
-                                                   std::span<Device* const> devices) {
+                                                   std::span<const DeviceInfo> devices) {
   return Cutter(program, devices).Run();
 }
 

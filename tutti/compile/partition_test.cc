@@ -13,8 +13,9 @@ namespace {
 // which feeds and fetches of the whole it has. "DEVICE" stands for what all names begin with.
 std::string Cut(std::string_view text) {
   const std::string prefix = "/job:local/task:0";
-  Device zero(prefix + "/cpu:0", 1), one(prefix + "/cpu:1", 1), two(prefix + "/cpu:2", 1);
-  Device* const devices[] = {&zero, &one, &two};
+  const DeviceInfo devices[] = {{.name = prefix + "/cpu:0", .type = "cpu"},
+                                {.name = prefix + "/cpu:1", .type = "cpu"},
+                                {.name = prefix + "/cpu:2", .type = "cpu"}};
   const auto program = ParseProgram(text);
   EXPECT_TRUE(program.ok()) << program.status();
   const auto placed = Place(*program, devices);
@@ -23,9 +24,8 @@ std::string Cut(std::string_view text) {
   if (!parts.ok()) return std::string(MessageOf(parts.status()));
   std::string all;
   for (const Partition& part : *parts) {
-    all += fmt::format("[{}] feeds {} fetches {}\n{}", part.device->name(),
-                       fmt::join(part.feed_index, ","), fmt::join(part.fetch_index, ","),
-                       ToText(part.program));
+    all += fmt::format("[{}] feeds {} fetches {}\n{}", part.device, fmt::join(part.feed_index, ","),
+                       fmt::join(part.fetch_index, ","), ToText(part.program));
   }
   for (size_t at = all.find(prefix); at != std::string::npos; at = all.find(prefix, at)) {
     all.replace(at, prefix.size(), "");

@@ -19,12 +19,13 @@ absl::StatusOr<Program> RunPasses(Program program, std::span<const Pass> passes,
 }  // namespace
 
 absl::StatusOr<std::vector<Partition>> CompileWhole(const Program& program,
-                                                    std::span<Device* const> devices,
+                                                    std::span<const DeviceInfo> devices,
+                                                    Device* folding,
                                                     const CompileOptions& options) {
   TUTTI_ASSIGN_OR_RETURN(Program placed, Place(program, devices));
   if (options.optimize) {
     constexpr Pass kPasses[] = {FoldConstants, Simplify, MergeCommon, Prune};
-    TUTTI_ASSIGN_OR_RETURN(placed, RunPasses(std::move(placed), kPasses, {devices.front()}));
+    TUTTI_ASSIGN_OR_RETURN(placed, RunPasses(std::move(placed), kPasses, {.folding = folding}));
   }
   return CutByDevice(placed, devices);
 }
@@ -34,7 +35,7 @@ absl::StatusOr<Program> OptimizePart(Program program, Device& device,
   if (!options.optimize) return program;
   constexpr Pass kPasses[] = {FuseMatrix,  FuseDescent, KeepPositions, FuseElementwise,
                               FuseUpdates, Prune,       ChooseLayouts, PlaceBuckets};
-  return RunPasses(std::move(program), kPasses, {&device});
+  return RunPasses(std::move(program), kPasses, {.device = &device});
 }
 
 }  // namespace tutti

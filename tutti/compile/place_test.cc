@@ -9,8 +9,8 @@ namespace {
 
 // The text of the program in `text` once it is placed on two devices, or the error.
 std::string Placed(std::string_view text) {
-  Device first("/job:local/task:0/cpu:0", 1), second("/job:local/task:0/cpu:1", 1);
-  Device* const devices[] = {&first, &second};
+  const DeviceInfo devices[] = {{.name = "/job:local/task:0/cpu:0", .type = "cpu"},
+                                {.name = "/job:local/task:0/cpu:1", .type = "cpu"}};
   const auto program = ParseProgram(text);
   EXPECT_TRUE(program.ok()) << program.status();
   const auto placed = Place(*program, devices);

@@ -22,6 +22,7 @@ void RemoveRepeats(std::vector<const Node*>& nodes) {
 ProgramCopy::ProgramCopy(const Program& from) : from_(from) {
   entries_.resize(size_t(from.graph->size()));
   result_.graph->Reserve(from.graph->size());
+  result_.memory.arenas = from.memory.arenas;
 }
 
 ProgramCopy::Entry& ProgramCopy::EntryOf(const Node& original) {
@@ -102,6 +103,7 @@ absl::StatusOr<Node*> ProgramCopy::AddAs(const Node& node, NodeSpec spec) {
     Map(node.output(i), copy->output(i));
   }
   MapControl(node, {copy});
+  memory().CopyNode(from_.memory, node, *copy);
   return copy;
 }
 

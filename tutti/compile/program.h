@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/compile/memory_table.h"
 #include "tutti/graph/graph.h"
 
 namespace tutti {
@@ -18,6 +19,7 @@ struct Program {
   std::vector<Output> feeds;  // Placeholder nodes of `graph`, in the order of the request
   std::vector<Output> fetches;
   std::vector<const Node*> targets;
+  MemoryTable memory;  // what passes have decided about the memory of its values
 };
 
 // Copies a program node by node, in topological order, and lets `rewrite` change it on the way. All
@@ -27,6 +29,8 @@ class ProgramCopy {
   explicit ProgramCopy(const Program& from);
 
   Graph& to() { return *result_.graph; }
+  MemoryTable& memory() { return result_.memory; }  // of the copy
+  const MemoryTable& memory() const { return result_.memory; }
 
   // What stands in the copy for an output or node of the original. REQUIRES: it was copied or
   // mapped already.
@@ -38,7 +42,8 @@ class ProgramCopy {
   absl::StatusOr<Node*> Copy(const Node& node);
   // The spec of that copy, to be changed and then added with AddAs.
   absl::StatusOr<NodeSpec> SpecOf(const Node& node) const;
-  // Adds `spec` in place of `node`: all outputs and control edges of node go to the new one.
+  // Adds `spec` in place of `node`: all outputs and control edges of node go to the new one, and
+  // what the memory table has about it.
   absl::StatusOr<Node*> AddAs(const Node& node, NodeSpec spec);
   // From now on `replacement` (of the copy) stands for `original`.
   void Map(Output original, Output replacement);

@@ -28,6 +28,31 @@ TEST(ProgramText, ReadsAndWrites) {
             "target n\n");
 }
 
+TEST(ProgramText, ReadsAndWritesTheMemoryTable) {
+  const std::string text =
+      "x = Placeholder() {dtype=float32, shape=[8]}\n"
+      "pin = Neg(x)\n"
+      "feed x\n"
+      "fetch pin\n"
+      "layout x A8a\n"
+      "arena a\n"
+      "arena b registered\n"
+      "pin x a 0\n"
+      "pin pin b 64\n"
+      "joined pin\n";
+  EXPECT_EQ(Again(text), text);
+  EXPECT_EQ(Again("layout y A8a"), "line 1: there is no output \"y\"");
+  EXPECT_EQ(Again("joined y"), "line 1: there is no node \"y\"");
+  EXPECT_EQ(Again("arena"), "line 1: \"arena\" has 1 words; expected 3");
+  const std::string x = "x = Placeholder() {dtype=float32, shape=[8]}\narena a\n";
+  EXPECT_EQ(Again(x + "pin x b 0"), "line 3: there is no arena \"b\"");
+  EXPECT_EQ(Again(x + "pin x a"), "line 3: \"pin\" has 3 words; expected 4");
+  for (const char* offset : {"-1", "1x", "99999999999999999999"}) {
+    EXPECT_EQ(Again(x + "pin x a " + offset),
+              std::string("line 3: the offset is \"") + offset + "\"; expected a number of bytes");
+  }
+}
+
 TEST(ProgramText, ErrorsNameTheLine) {
   EXPECT_EQ(Again("n = NoOp()\nfetch n"), "line 2: there is no output \"n\"");
   EXPECT_EQ(Again("target m\n"), "line 1: there is no node \"m\"");

@@ -7,8 +7,6 @@
 #include "tutti/compile/step_plan.h"
 
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <unordered_map>
 
 #include "tutti/compile/order.h"
@@ -43,6 +41,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareKernel(const StepPlan& plan, cons
   }
   auto kernel = node.kernel->make();
   PrepareContext context(*node.node, *plan.device, inputs, outputs, input_layouts, output_layouts);
+  context.SetInputsJoined(node.inputs_joined);
   absl::Status status;
   try {
     status = kernel->Prepare(context);
@@ -55,10 +54,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareKernel(const StepPlan& plan, cons
 }
 
 namespace {
-
-bool IsSource(const Node& node) {
-  return node.op() == "Placeholder" || node.op() == "Constant" || node.op() == "Arg";
-}
 
 class Planner {
  public:
@@ -79,6 +74,7 @@ class Planner {
 
  private:
   const Graph& graph() const { return *plan_->program.graph; }
+  const MemoryTable& memory() const { return plan_->program.memory; }
   uint32_t SlotOf(Output output) const { return slot_.at(output); }
 
   // What `value` is a view of, in the end.
@@ -90,17 +86,18 @@ class Planner {
   absl::Status MakeNodesAndSlots() {
     plan_->arenas.assign(1, {});
     for (const Node* node : order_) {
-      TUTTI_RETURN_IF_ERROR(CheckNotes(*node));
       for (int i = 0; i < node->num_outputs(); ++i) {
         slot_[node->output(i)] = uint32_t(plan_->slots.size());
-        plan_->slots.push_back({.type = node->type(i), .layout = LayoutOf(*node, i)});
+        plan_->slots.push_back(
+            {.type = node->type(i), .layout = memory().LayoutOf(node->output(i))});
         TUTTI_RETURN_IF_ERROR(CheckSize(*node, i, plan_->slots.back()));
+        TUTTI_RETURN_IF_ERROR(CheckPin(*node, i));
       }
       if (node->op() == "Constant") {
         PlanSlot& slot = plan_->slots[SlotOf(node->output())];
         slot.storage = Storage::kConstant;
         slot.constant = node->attr<Tensor>("value");
-      } else if (IsSource(*node)) {
+      } else if (node->def().source) {
         plan_->slots[SlotOf(node->output())].storage = Storage::kFeed;
       } else {
         TUTTI_RETURN_IF_ERROR(MakeNode(*node));
@@ -123,49 +120,28 @@ class Planner {
                              slot.type.shape.ToString(), kMostBytes);
   }
 
-  // Notes are declared nowhere, so nobody has checked them.
-  static absl::Status CheckNotes(const Node& node) {
-    for (const auto& [note, type] :
-         {std::pair("_output_layouts", AttrType::kStrings),
-          std::pair("_pinned", AttrType::kStrings), std::pair("_arena_kind", AttrType::kString)}) {
-      const AttrValue* value = FindAttr(node.attrs(), note);
-      if (value == nullptr || TypeOf(*value) == type) continue;
-      return InvalidArgument("{}: the note \"{}\" is a {}; expected {}", node.Describe(), note,
-                             NameOf(TypeOf(*value)), NameOf(type));
+  // The table may have come from another process.
+  absl::Status CheckPin(const Node& node, int output) const {
+    const Pin* pin = memory().PinOf(node.output(output));
+    if (pin == nullptr) return absl::OkStatus();
+    const int arenas = int(memory().arenas.size());
+    if (pin->arena < 0 || pin->arena >= arenas) {
+      return InvalidArgument("{}: output {} is pinned into arena {}; the program has {}",
+                             node.Describe(), output, pin->arena, arenas);
     }
-    for (const std::string& pin : PinsOf(node)) {
-      if (pin.empty()) continue;
-      const auto offset = OffsetOf(pin);
-      if (!offset || *offset % kBufferAlignment != 0) {
-        return InvalidArgument(
-            "{}: a value is pinned at \"{}\"; expected \"arena@offset\" with a multiple of {}",
-            node.Describe(), pin, kBufferAlignment);
-      }
+    if (pin->offset % kBufferAlignment != 0 || pin->offset > kMostBytes) {
+      return InvalidArgument(
+          "{}: output {} is pinned at offset {} of \"{}\"; expected a multiple of {}, at most {}",
+          node.Describe(), output, pin->offset, memory().arenas[size_t(pin->arena)].name,
+          kBufferAlignment, kMostBytes);
     }
     return absl::OkStatus();
-  }
-
-  // Of a pin "arena@offset"; nullopt when it is none.
-  static std::optional<size_t> OffsetOf(const std::string& pin) {
-    const size_t at = pin.rfind('@');
-    if (at == std::string::npos) return std::nullopt;
-    size_t offset = 0;
-    const char* const end = pin.data() + pin.size();
-    const auto [stop, error] = std::from_chars(pin.data() + at + 1, end, offset);
-    if (error != std::errc() || stop != end) return std::nullopt;
-    return offset;
-  }
-
-  static Layout LayoutOf(const Node& node, int output) {
-    const AttrValue* layouts = node.FindAttr("_output_layouts");
-    if (layouts == nullptr) return {};
-    const auto& tags = std::get<std::vector<std::string>>(*layouts);
-    return size_t(output) < tags.size() ? Layout(tags[output]) : Layout();
   }
 
   absl::Status MakeNode(const Node& node) {
     PlanNode made;
     made.node = &node;
+    made.inputs_joined = memory().joined_buckets.contains(node.id());
     made.kernel =
         KernelRegistry::Global().Find(node.op(), plan_->device->type(), KernelDType(node));
     if (made.kernel == nullptr) {
@@ -199,7 +175,7 @@ class Planner {
     for (const uint32_t fetch : plan_->fetches) leaves[fetch] = true;
     for (auto it = plan_->nodes.rbegin(); it != plan_->nodes.rend(); ++it) {
       if (it->node->def().view && leaves[it->outputs[0]]) leaves[it->inputs[0]] = true;
-      if (it->node->op() == "Send" || it->node->def().async) {
+      if (it->node->def().may_keep_inputs()) {
         for (const uint32_t input : it->inputs) leaves[input] = true;
       }
     }
@@ -231,38 +207,28 @@ class Planner {
       return value.uses > 0 || value.fetched;
     }
     if (def.provides_outputs) return true;
-    const std::vector<std::string> pins = PinsOf(*node.node);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const uint32_t s = node.outputs[i];
       PlanSlot& slot = plan_->slots[s];
-      const bool pinned = i < pins.size() && !pins[i].empty();
-      slot.storage = node.shapes_known && !def.async && (pinned || !leaves[s]) ? Storage::kArena
-                                                                               : Storage::kPool;
+      const Pin* pin = memory().PinOf(node.node->output(int(i)));
+      slot.storage = node.shapes_known && !def.async && (pin != nullptr || !leaves[s])
+                         ? Storage::kArena
+                         : Storage::kPool;
       if (slot.storage == Storage::kPool) node.needs_allocation = true;
-      if (pinned && slot.storage == Storage::kArena) Pin(slot, *node.node, pins[i]);
+      if (pin != nullptr && slot.storage == Storage::kArena) {
+        slot.arena = PlanArena(pin->arena);
+        slot.offset = pin->offset;
+      }
     }
     return true;
   }
 
-  // Where the outputs of a node have to lie: "arena@offset" for each, empty for anywhere.
-  static std::vector<std::string> PinsOf(const Node& node) {
-    const AttrValue* pins = node.FindAttr("_pinned");
-    return pins == nullptr ? std::vector<std::string>() : std::get<std::vector<std::string>>(*pins);
-  }
-
-  void Pin(PlanSlot& slot, const Node& node, const std::string& pin) {
-    const AttrValue* kind = node.FindAttr("_arena_kind");
-    slot.arena = ArenaNamed(pin.substr(0, pin.rfind('@')),
-                            kind == nullptr ? "" : std::get<std::string>(*kind));
-    slot.offset = *OffsetOf(pin);
-  }
-
-  int ArenaNamed(const std::string& name, const std::string& kind) {
-    for (size_t i = 1; i < plan_->arenas.size(); ++i) {
-      if (plan_->arenas[i].name == name) return int(i);
-    }
-    plan_->arenas.push_back({name, kind, 0});
-    return int(plan_->arenas.size() - 1);
+  // The plan's arena for one of the table's. Those that nobody uses take no memory.
+  int PlanArena(int pinned) {
+    const PinnedArena& wanted = memory().arenas[size_t(pinned)];
+    const auto [it, added] = arena_of_.try_emplace(pinned, int(plan_->arenas.size()));
+    if (added) plan_->arenas.push_back({wanted.name, wanted.kind, 0});
+    return it->second;
   }
 
   // Edges from `before`, or from what it stands for when it needs no run: the value that a view
@@ -322,6 +288,7 @@ class Planner {
   std::vector<const Node*> order_;
   std::unordered_map<Output, uint32_t, OutputHash> slot_;
   std::unordered_map<const Node*, uint32_t> node_of_;
+  std::unordered_map<int, int> arena_of_;                // arenas of the table -> of the plan
   std::unordered_map<const Node*, const Node*> elided_;  // views without a run -> what they view
 };
 

@@ -46,6 +46,7 @@ struct PlanNode {
   uint32_t waits_for = 0;            // how many nodes this one waits for
   bool shapes_known = true;          // else it is prepared again at run time
   bool needs_allocation = false;     // some output is kPool
+  bool inputs_joined = false;        // a bucket whose inputs lie side by side in registered memory
   int scratch_arena = 0;
   size_t scratch_offset = 0;
   size_t scratch_bytes = 0;

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
+
 #include "tutti/compile/program_text.h"
 #include "tutti/kernels/register.h"
 
@@ -12,17 +14,17 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string ErrorOf(const std::string& attrs) {
+std::string ErrorOf(Pin pin) {
   RegisterCpuKernels();
   auto program = ParseProgram(
       "x = Placeholder() {dtype=float32, shape=[2]}\n"
-      "y = Neg(x) {" +
-      attrs +
-      "}\n"
+      "y = Neg(x)\n"
       "z = Neg(y)\n"
       "feed x\n"
-      "fetch z\n");
+      "fetch z\n"
+      "arena bucket\n");
   EXPECT_TRUE(program.ok()) << MessageOf(program.status());
+  program->memory.SetPin(program->graph->FindOutput("y"), pin);
   Device device("/job:local/task:0/cpu:0", 1);
   const auto plan = MakeStepPlan(*std::move(program), device);
   return plan.ok() ? "no error" : std::string(MessageOf(plan.status()));
@@ -98,18 +100,41 @@ target u
             "u waits for 2, then  | provided read 0\n");
 }
 
-TEST(StepPlan, ChecksTheNotesOfPasses) {
-  EXPECT_EQ(ErrorOf("_pinned=strings [\"bucket@64\"], _arena_kind=\"\""), "no error");
-  EXPECT_THAT(ErrorOf("_pinned=3"), HasSubstr("Neg \"y\": the note \"_pinned\" is a int"));
-  EXPECT_THAT(ErrorOf("_pinned=strings [\"bucket\"]"),
-              HasSubstr("\"bucket\"; expected \"arena@offset\""));
-  EXPECT_THAT(ErrorOf("_pinned=strings [\"bucket@-1\"]"), HasSubstr("expected \"arena@offset\""));
-  EXPECT_THAT(ErrorOf("_pinned=strings [\"bucket@99999999999999999999\"]"),
-              HasSubstr("expected \"arena@offset\""));
-  EXPECT_THAT(ErrorOf("_pinned=strings [\"bucket@8\"]"), HasSubstr("a multiple of 64"));
-  EXPECT_THAT(ErrorOf("_arena_kind=3"), HasSubstr("the note \"_arena_kind\" is a int"));
-  EXPECT_THAT(ErrorOf("_output_layouts=\"Ab8a\""),
-              HasSubstr("the note \"_output_layouts\" is a string"));
+TEST(StepPlan, ChecksPins) {
+  EXPECT_EQ(ErrorOf({0, 64}), "no error");
+  EXPECT_EQ(ErrorOf({1, 0}), "Neg \"y\": output 0 is pinned into arena 1; the program has 1");
+  EXPECT_EQ(ErrorOf({-1, 0}), "Neg \"y\": output 0 is pinned into arena -1; the program has 1");
+  EXPECT_THAT(ErrorOf({0, 8}), HasSubstr("Neg \"y\": output 0 is pinned at offset 8 of \"bucket\"; "
+                                         "expected a multiple of 64, at most"));
+  EXPECT_THAT(ErrorOf({0, SIZE_MAX - 63}), HasSubstr("expected a multiple of 64, at most"));
+}
+
+// A pinned value lies where its pin says, and the bucket's kernel learns that it is there.
+TEST(StepPlan, PinnedValuesLieInTheirArena) {
+  RegisterCpuKernels();
+  auto program = ParseProgram(
+      "x = Placeholder() {dtype=float32, shape=[2]}\n"
+      "y = Neg(x)\n"
+      "z = Neg(y)\n"
+      "feed x\n"
+      "fetch z\n"
+      "arena unused registered\n"
+      "arena bucket\n"
+      "pin y bucket 128\n"
+      "joined z\n");
+  ASSERT_TRUE(program.ok()) << MessageOf(program.status());
+  Device device("/job:local/task:0/cpu:0", 1);
+  const auto plan = MakeStepPlan(*std::move(program), device);
+  ASSERT_TRUE(plan.ok()) << MessageOf(plan.status());
+  const PlanNode& y = (*plan)->nodes[0];
+  const PlanSlot& slot = (*plan)->slots[y.outputs[0]];
+  ASSERT_EQ((*plan)->arenas.size(), 2u);
+  EXPECT_EQ((*plan)->arenas[1].name, "bucket");
+  EXPECT_EQ(slot.storage, Storage::kArena);
+  EXPECT_EQ(slot.arena, 1);
+  EXPECT_EQ(slot.offset, 128u);
+  EXPECT_FALSE(y.inputs_joined);
+  EXPECT_TRUE((*plan)->nodes[1].inputs_joined);
 }
 
 }  // namespace

@@ -241,6 +241,10 @@ Dataset Dataset::Prefetch(int batches) const {
 
 int64_t Dataset::samples() const { return recipe_->samples; }
 int64_t Dataset::batch_size() const { return recipe_->batch; }
+int64_t Dataset::epochs() const { return recipe_->epochs; }
+std::optional<uint64_t> Dataset::shuffle_seed() const {
+  return recipe_->shuffle ? std::optional(recipe_->seed) : std::nullopt;
+}
 const Columns& Dataset::columns() const { return recipe_->columns; }
 
 std::unique_ptr<DatasetReader> Dataset::Read(int64_t step) const {

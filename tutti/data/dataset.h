@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tutti/tensor/tensor.h"
@@ -64,6 +65,9 @@ class Dataset {
 
   int64_t samples() const;     // of one epoch, over all workers
   int64_t batch_size() const;  // over all workers
+  int64_t epochs() const;      // -1: for ever
+  // The seed of Shuffle; nothing if the samples come in their order.
+  std::optional<uint64_t> shuffle_seed() const;
   // The shape and type of a column, the number of samples unknown.
   const Columns& columns() const;
 

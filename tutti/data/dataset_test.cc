@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
 
 #include "tutti/base/error.h"
 #include "tutti/data/epoch_order.h"
+#include "tutti/testing/scarce_memory.h"
 
 namespace tutti {
 namespace {
@@ -35,7 +37,7 @@ TEST(EpochOrder, IsAPermutationFixedBySeedAndEpoch) {
   std::sort(sorted.begin(), sorted.end());
   EXPECT_EQ(sorted, ValuesOf(Numbers(1000)));
   // The same numbers on every machine, so that a run can be repeated elsewhere.
-  EXPECT_THAT(EpochOrder(8, 0, 0), testing::ElementsAre(2, 5, 0, 3, 4, 6, 1, 7));
+  EXPECT_THAT(EpochOrder(8, 0, 0), ElementsAre(2, 5, 0, 3, 4, 6, 1, 7));
 }
 
 TEST(EpochOrder, EveryPlaceIsEquallyLikely) {
@@ -120,6 +122,20 @@ TEST(Dataset, PrefetchGivesTheSameBatches) {
   EXPECT_EQ(AllOf(dataset.Prefetch(3)), AllOf(dataset));
   const auto unfinished = dataset.Repeat().Prefetch(2).Read();  // ends although nobody reads on
   EXPECT_EQ(NextOf(*unfinished).size(), 7u);
+}
+
+TEST(Dataset, ReadsWithoutAThreadWhereNoneCanBeStarted) {
+  if (!testing::CanLimitMemory()) GTEST_SKIP() << "a sanitizer needs the addresses";
+  ::testing::GTEST_FLAG(death_test_style) = "threadsafe";  // a process without memory in reserve
+  const auto keep = [](Columns columns) { return columns; };
+  const Dataset dataset = Counted(10).Batch(4).Map(keep);
+  EXPECT_EXIT(
+      {
+        testing::LeaveLittleMemory();
+        const auto batches = AllOf(dataset.Prefetch(2));
+        std::_Exit(batches.size() == 3 && batches[2].size() == 2 ? 0 : 1);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 TEST(Dataset, MapsRunInOrderAndMustKeepTheSamples) {

@@ -76,8 +76,7 @@ class FileSource : public ByteSource {
       int code = Z_OK;
       const char* text = gzerror(file_.get(), &code);
       if (got < 0 || (code != Z_OK && code != Z_STREAM_END)) {
-        return DataLoss("{}: the gzip data is truncated or corrupt near offset {}: {}", path_,
-                        offset_ + done + std::max(got, 0), text);
+        return Failure(code, text, offset_ + done + std::max(got, 0));
       }
       if (got == 0) break;
       done += got;
@@ -92,6 +91,17 @@ class FileSource : public ByteSource {
     void operator()(gzFile file) const { gzclose(file); }
   };
   FileSource() = default;
+
+  absl::Status Failure(int code, const char* text, int64_t offset) const {
+    if (code == Z_MEM_ERROR) {
+      return ResourceExhausted("{}: there is not enough memory to read it", path_);
+    }
+    if (code == Z_ERRNO) {
+      return DataLoss("{}: cannot be read at offset {}: {}", path_, offset, text);
+    }
+    return DataLoss("{}: the gzip data is truncated or corrupt near offset {}: {}", path_, offset,
+                    text);
+  }
 
   std::unique_ptr<gzFile_s, Close> file_;
   std::string path_;
@@ -191,7 +201,11 @@ absl::StatusOr<Tensor> Parse(ByteSource& source, std::string_view name) {
 
 absl::StatusOr<Tensor> ReadFile(const std::string& path) {
   TUTTI_ASSIGN_OR_RETURN(const auto source, FileSource::Open(path));
-  return Parse(*source, path);
+  try {
+    return Parse(*source, path);
+  } catch (...) {  // no memory for the tensor
+    return WithPrefix(StatusFromCurrentException(), path + ": ");
+  }
 }
 
 }  // namespace

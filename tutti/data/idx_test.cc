@@ -3,12 +3,15 @@
 #include <gtest/gtest.h>
 #include <zlib.h>
 
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <random>
 #include <vector>
 
 #include "tutti/base/error.h"
+#include "tutti/testing/scarce_memory.h"
 #include "tutti/testing/sweep.h"
 
 namespace tutti {
@@ -158,6 +161,44 @@ TEST_F(IdxFile, AnnouncingMoreThanTheFileCanHoldTakesNoMemory) {
               std::string::npos)
         << error;
   }
+}
+
+TEST_F(IdxFile, OutOfMemoryIsNotCalledACorruptFile) {
+  if (!testing::CanLimitMemory()) GTEST_SKIP() << "a sanitizer needs the addresses";
+  const std::string path = Write(Gzip(kSmall));
+  EXPECT_EXIT(
+      {
+        testing::LeaveLittleMemory();
+        try {
+          ReadIdx(path);
+        } catch (const Error& error) {
+          std::fprintf(stderr, "%s: %s", CodeName(error.code()), error.what());
+        }
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0),
+      "RESOURCE_EXHAUSTED: .*file: there is not enough memory to read it");
+}
+
+// The buffers of zlib fit, but the tensor does not.
+TEST_F(IdxFile, AFileThatIsLargerThanMemoryIsNamed) {
+  if (!testing::CanLimitMemory()) GTEST_SKIP() << "a sanitizer needs the addresses";
+  Bytes large = {0, 0, 0x08, 1, 0x04, 0, 0, 0};
+  large.resize(large.size() + (size_t{64} << 20));
+  const std::string path = Write(Gzip(large));
+  large = {};
+  EXPECT_EXIT(
+      {
+        testing::LimitMemory(32 << 20);
+        try {
+          ReadIdx(path);
+        } catch (const Error& error) {
+          std::fprintf(stderr, "%s: %s", CodeName(error.code()), error.what());
+        }
+        std::_Exit(0);
+      },
+      ::testing::ExitedWithCode(0),
+      "RESOURCE_EXHAUSTED: .*file: not enough memory for a tensor of uint8 .67108864.");
 }
 
 TEST_F(IdxFile, AMissingFileIsNotFound) {

@@ -4,6 +4,7 @@
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -13,7 +14,14 @@ namespace {
 class PrefetchReader final : public DatasetReader {
  public:
   PrefetchReader(std::unique_ptr<DatasetReader> inner, size_t batches)
-      : inner_(std::move(inner)), most_(batches), thread_([this] { ReadAhead(); }) {}
+      : inner_(std::move(inner)), most_(batches) {}
+
+  // Begins to read ahead. Throws std::system_error when there is no thread to be had.
+  void Start() {
+    thread_ = std::thread([this] { ReadAhead(); });
+  }
+  // The reader within, for use without this one. REQUIRES: not started.
+  std::unique_ptr<DatasetReader> TakeInner() { return std::move(inner_); }
 
   ~PrefetchReader() override {
     {
@@ -21,7 +29,7 @@ class PrefetchReader final : public DatasetReader {
       closed_ = true;
     }
     changed_.notify_all();
-    thread_.join();
+    if (thread_.joinable()) thread_.join();
   }
 
   bool Next(Minibatch* batch) override {
@@ -65,7 +73,7 @@ class PrefetchReader final : public DatasetReader {
     }
   }
 
-  const std::unique_ptr<DatasetReader> inner_;
+  std::unique_ptr<DatasetReader> inner_;
   const size_t most_;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -73,14 +81,21 @@ class PrefetchReader final : public DatasetReader {
   std::exception_ptr failure_;
   bool ended_ = false;
   bool closed_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;
 };
 
 }  // namespace
 
 std::unique_ptr<DatasetReader> MakePrefetchReader(std::unique_ptr<DatasetReader> inner,
                                                   int batches) {
-  return std::make_unique<PrefetchReader>(std::move(inner), size_t(batches));
+  auto reader = std::make_unique<PrefetchReader>(std::move(inner), size_t(batches));
+  try {
+    reader->Start();
+  } catch (const std::system_error&) {
+    // Reading ahead saves time and nothing else.
+    return reader->TakeInner();
+  }
+  return reader;
 }
 
 }  // namespace tutti

@@ -1,7 +1,9 @@
 #include "tutti/device/device.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 
 #include "tutti/base/check.h"
@@ -31,6 +33,14 @@ DeviceName ParseComplete(const std::string& name) {
 
 }  // namespace
 
+bool IsJobName(std::string_view name) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
+           c == '-';
+  };
+  return !name.empty() && std::all_of(name.begin(), name.end(), allowed);
+}
+
 absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
   DeviceName name;
   std::string_view rest = text;
@@ -48,6 +58,11 @@ absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
     const std::string_view key = part.substr(0, colon);
     const std::string_view value = part.substr(colon + 1);
     if (key == "job") {
+      if (!IsJobName(value)) {
+        return InvalidArgument(
+            "device \"{}\": job \"{}\" should be a name of letters, digits, '_' and '-'", text,
+            value);
+      }
       name.job = value;
       continue;
     }
@@ -83,9 +98,21 @@ bool DeviceName::Matches(const DeviceName& full) const {
          (!type || type == full.type) && (!index || index == full.index);
 }
 
-Device::Device(std::string name, int cores)
-    : name_(std::move(name)), parsed_(ParseComplete(name_)), team_(cores) {
+Device::Device(std::string name, int cores, uint64_t incarnation)
+    : name_(std::move(name)),
+      parsed_(ParseComplete(name_)),
+      incarnation_(incarnation),
+      team_(cores) {
   allocators_.push_back(std::make_unique<HeapAllocator>());
+}
+
+DeviceInfo Device::info() const {
+  const int64_t pages = sysconf(_SC_PHYS_PAGES);
+  return {.name = name_,
+          .type = std::string(type()),
+          .cores = team_.cores(),
+          .memory_bytes = pages > 0 ? pages * sysconf(_SC_PAGESIZE) : 0,
+          .incarnation = incarnation_};
 }
 
 Allocator* Device::allocator(std::string_view kind) {
@@ -107,7 +134,7 @@ void ResourceStore::Clear(const std::string& container) {
 }
 
 absl::Status KernelContext::AllocateOutput(int i, const Shape& shape) {
-  TUTTI_ASSIGN_OR_RETURN(*outputs[i], device().pool().Allocate(node->type(i).dtype, shape));
+  TUTTI_ASSIGN_OR_RETURN(*outputs_[i], device().pool().Allocate(node->type(i).dtype, shape));
   return absl::OkStatus();
 }
 

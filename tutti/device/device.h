@@ -8,12 +8,16 @@
 
 #include "tutti/base/status.h"
 #include "tutti/base/team.h"
+#include "tutti/device/device_info.h"
 #include "tutti/device/pool.h"
 #include "tutti/device/resource_store.h"
 #include "tutti/device/variable_store.h"
 #include "tutti/tensor/buffer.h"
 
 namespace tutti {
+
+// Is `name` one that a job may have: letters, digits, '_' and '-', at least one of them?
+bool IsJobName(std::string_view name);
 
 // The name of a device, "/job:worker/task:1/cpu:0". A requested name may leave parts out.
 struct DeviceName {
@@ -43,8 +47,8 @@ class Allocator {
 // that live there. Thread-safe.
 class Device {
  public:
-  // `name` must be complete.
-  Device(std::string name, int cores);
+  // REQUIRES: `name` is complete. `incarnation` is that of the process.
+  Device(std::string name, int cores, uint64_t incarnation = 0);
 
   const std::string& name() const { return name_; }
   const DeviceName& parsed_name() const { return parsed_; }
@@ -52,6 +56,7 @@ class Device {
   std::string_view type() const {
     return *parsed_.type;  // NOLINT(bugprone-unchecked-optional-access)
   }
+  DeviceInfo info() const;
   const Team& team() const { return team_; }
   MemoryPool& pool() { return pool_; }
   VariableStore& variables() { return variables_; }
@@ -65,6 +70,7 @@ class Device {
  private:
   const std::string name_;
   const DeviceName parsed_;
+  const uint64_t incarnation_;
   const Team team_;
   MemoryPool pool_;
   VariableStore variables_;

@@ -41,7 +41,7 @@ TEST(MemoryPool, ReusesBlocksAndOutlivesItsTensors) {
 }
 
 TEST(VariableState, CopiesOnlyWhenSomebodyHoldsTheOldValue) {
-  VariableState state("w");
+  VariableState state("w", {kFloat32, {2}});
   EXPECT_EQ(MessageOf(state.Read().status()),
             "variable \"w\" has no value yet; call Session::Initialize() or Assign first");
   state.Assign(Tensor::Of<float>({2}, {1, 2}));

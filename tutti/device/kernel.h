@@ -20,6 +20,10 @@ namespace tutti {
 
 class Device;
 class StepCleanup;
+// Defined in runtime, whose own kernels use them; other kernels cannot look inside.
+class Collectives;
+class Rendezvous;
+class StepRun;
 
 // What a kernel learns when a plan is made: the node, and the concrete type of every input and
 // output. Dimensions that only the run can tell are unknown here; then Prepare is called again, by
@@ -48,6 +52,11 @@ class PrepareContext {
     return output_layouts_.empty() ? Layout() : output_layouts_[i];
   }
 
+  // For a bucket: its inputs lie side by side, at BucketOffsets, in memory that peers can reach and
+  // that the kernel may change.
+  void SetInputsJoined(bool joined) { inputs_joined_ = joined; }
+  bool inputs_joined() const { return inputs_joined_; }
+
   // Memory that Compute may use as it likes; its contents do not last from run to run. Set by
   // Prepare.
   void SetScratchBytes(size_t bytes) { scratch_bytes_ = bytes; }
@@ -60,6 +69,7 @@ class PrepareContext {
   std::span<const ValueType> outputs_;
   std::span<const Layout> input_layouts_;
   std::span<const Layout> output_layouts_;
+  bool inputs_joined_ = false;
   size_t scratch_bytes_ = 0;
 };
 
@@ -72,55 +82,88 @@ class Completion {
   ~Completion() = default;
 };
 
+// Which iteration of a While is running, inside which iterations of the loops around it.
+struct LoopFrame {
+  const LoopFrame* outer = nullptr;  // null for an outermost loop
+  int64_t iteration = 0;
+};
+
 // What is the same for all nodes of one step.
 struct StepContext {
-  int64_t step_id = 0;  // unique in the session; names the step in the rendezvous and in messages
   int64_t random_step = 0;  // counts the session's runs; random ops that are given no step use it
-  int64_t iteration = 0;    // of the innermost While; part of rendezvous keys
+  const LoopFrame* loops = nullptr;  // the loops around the node; part of rendezvous keys
   Cancellation* cancellation = nullptr;
   StepCleanup* cleanup = nullptr;  // what is undone should the step fail; null: nothing
   Device* device = nullptr;
-  void* rendezvous = nullptr;   // runtime's; opaque here
-  void* collectives = nullptr;  // runtime's; null without a communicator
-  void* run = nullptr;          // runtime's own run, for control-flow kernels
+  Rendezvous* rendezvous = nullptr;    // null for a step without Send and Recv
+  Collectives* collectives = nullptr;  // null without a communicator
+  StepRun* run = nullptr;              // for control-flow kernels
 };
 
 // What a kernel works on in one run: inputs, outputs, scratch. The executor makes it once per node
 // and reuses it in every step.
 class KernelContext {
  public:
-  const Tensor& input(int i) const { return *inputs[i]; }
+  KernelContext() = default;
+  // A run of `run_node` on these tensors. The tensors, and the pointers to them that the spans
+  // show, outlive the context. `step` is set before the run, and so is `completion` for an
+  // asynchronous kernel.
+  KernelContext(const Node* run_node, std::span<Tensor* const> inputs,
+                std::span<Tensor* const> outputs, std::span<std::byte> scratch = {})
+      : node(run_node),
+        inputs_(inputs.data()),
+        outputs_(outputs.data()),
+        input_count_(uint32_t(inputs.size())),
+        output_count_(uint32_t(outputs.size())) {
+    SetScratch(scratch);
+  }
+
+  const Tensor& input(int i) const { return *inputs_[i]; }
   // Already allocated, with the planned shape, unless the op's output shape is known only to the
   // kernel: then it calls AllocateOutput first.
-  Tensor& output(int i) const { return *outputs[i]; }
-  int num_inputs() const { return int(input_count); }
-  int num_outputs() const { return int(output_count); }
+  Tensor& output(int i) const { return *outputs_[i]; }
+  int num_inputs() const { return int(input_count_); }
+  int num_outputs() const { return int(output_count_); }
 
   // Memory for output i from the device's pool.
   absl::Status AllocateOutput(int i, const Shape& shape);
   // Output i is this tensor (a view of an input, a value taken from a queue).
-  void SetOutput(int i, Tensor value) { *outputs[i] = std::move(value); }
+  void SetOutput(int i, Tensor value) { *outputs_[i] = std::move(value); }
   // Does anybody read output i? Kernels that would only hand out a reference (the value of a
   // variable) skip it where nobody does, so that the next update finds the memory its own.
   bool output_consumed(int i) const { return i >= 64 || ((consumed_outputs >> i) & 1) != 0; }
 
   Device& device() const { return *step->device; }
   const Team& team() const;
-  std::span<std::byte> scratch() const { return {scratch_data, scratch_size}; }
+  std::span<std::byte> scratch() const { return {scratch_data_, scratch_size_}; }
+  void SetScratch(std::span<std::byte> scratch) {
+    scratch_data_ = scratch.data();
+    scratch_size_ = scratch.size();
+  }
   Cancellation& cancellation() const { return *step->cancellation; }
 
   const Node* node = nullptr;
   StepContext* step = nullptr;
-  Tensor* const* inputs = nullptr;
-  Tensor* const* outputs = nullptr;
-  uint32_t input_count = 0;
-  uint32_t output_count = 0;
   uint64_t consumed_outputs = ~uint64_t{0};  // bit i: see output_consumed(i)
-  std::byte* scratch_data = nullptr;
-  size_t scratch_size = 0;
-  Completion* completion = nullptr;  // for asynchronous kernels
+  Completion* completion = nullptr;          // for asynchronous kernels
   uint32_t index = 0;  // of the node in its plan; what to give to completion->NodeDone
+
+ private:
+  Tensor* const* inputs_ = nullptr;
+  Tensor* const* outputs_ = nullptr;
+  uint32_t input_count_ = 0;
+  uint32_t output_count_ = 0;
+  std::byte* scratch_data_ = nullptr;
+  size_t scratch_size_ = 0;
 };
+
+// The pointers that a KernelContext wants, to tensors that the caller owns.
+inline std::vector<Tensor*> PointersTo(std::span<Tensor> tensors) {
+  std::vector<Tensor*> pointers;
+  pointers.reserve(tensors.size());
+  for (Tensor& tensor : tensors) pointers.push_back(&tensor);
+  return pointers;
+}
 
 // The code of one node on one kind of device. Made and prepared when a plan is made, then run once
 // a step. Not thread-safe: every concurrent run of a plan has kernels of its own, so a kernel may

@@ -35,6 +35,9 @@ struct KernelDef {
   // The kernel works element by element on inputs and outputs of one shape, so any layout will do
   // as long as it is the same for all of them.
   bool any_layout = false;
+  // The kernel takes images (rank 4) row-major or with their channels in blocks, all of them alike
+  // (pooling, a bias).
+  bool image_layouts = false;
 };
 
 // All kernels. Filled once at start by RegisterCpuKernels and its like; read-only and thread-safe

@@ -38,12 +38,38 @@ absl::Status VariableState::MakeWritable() {
   return absl::OkStatus();
 }
 
-std::shared_ptr<VariableState> VariableStore::FindOrCreate(const std::string& container,
-                                                           const std::string& name) {
-  std::lock_guard lock(mutex_);
-  auto& state = states_[{container, name}];
-  if (state == nullptr) state = std::make_shared<VariableState>(name);
+absl::Status VariableState::CheckDeclaration(const ValueType& type) const {
+  if (type.dtype == declared_.dtype) {
+    if (type.shape.CompatibleWith(declared_.shape)) return absl::OkStatus();
+    // The body of a loop declares the shape that the value has there.
+    std::lock_guard lock(mutex_);
+    if (value_.valid() && value_.shape().CompatibleWith(type.shape)) return absl::OkStatus();
+  }
+  return FailedPrecondition(
+      "variable \"{}\" is {} {} on this device, but this graph declares it as {} {}; another graph "
+      "declared it first: use the same declaration, another name or another container",
+      name_, NameOf(declared_.dtype), declared_.shape.ToString(), NameOf(type.dtype),
+      type.shape.ToString());
+}
+
+absl::StatusOr<std::shared_ptr<VariableState>> VariableStore::FindOrCreate(
+    const std::string& container, const std::string& name, const ValueType& declared) {
+  std::shared_ptr<VariableState> state;
+  {
+    std::lock_guard lock(mutex_);
+    auto& entry = states_[{container, name}];
+    if (entry == nullptr) entry = std::make_shared<VariableState>(name, declared);
+    state = entry;
+  }
+  TUTTI_RETURN_IF_ERROR(state->CheckDeclaration(declared));
   return state;
+}
+
+std::shared_ptr<VariableState> VariableStore::Find(const std::string& container,
+                                                   const std::string& name) const {
+  std::lock_guard lock(mutex_);
+  const auto it = states_.find({container, name});
+  return it == states_.end() ? nullptr : it->second;
 }
 
 std::vector<std::shared_ptr<VariableState>> VariableStore::List() const {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/graph/graph.h"
 #include "tutti/tensor/tensor.h"
 
 namespace tutti {
@@ -17,8 +18,13 @@ namespace tutti {
 // changes. Thread-safe.
 class VariableState {
  public:
-  explicit VariableState(std::string name) : name_(std::move(name)) {}
+  VariableState(std::string name, ValueType declared)
+      : name_(std::move(name)), declared_(std::move(declared)) {}
   const std::string& name() const { return name_; }
+
+  // FAILED_PRECONDITION, naming both types, unless a graph may declare the variable as `type`:
+  // with the dtype of the first declaration, and a shape that agrees with it or with the value.
+  absl::Status CheckDeclaration(const ValueType& type) const;
 
   bool initialized() const;
 
@@ -46,6 +52,7 @@ class VariableState {
 
  private:
   const std::string name_;
+  const ValueType declared_;  // by the first graph that named it
   mutable std::mutex mutex_;
   Tensor value_;
 };
@@ -54,8 +61,13 @@ class VariableState {
 // or the longest holder of it.
 class VariableStore {
  public:
-  std::shared_ptr<VariableState> FindOrCreate(const std::string& container,
-                                              const std::string& name);
+  // Made without a value when there is none. FAILED_PRECONDITION when another graph has declared it
+  // with another dtype or shape.
+  absl::StatusOr<std::shared_ptr<VariableState>> FindOrCreate(const std::string& container,
+                                                              const std::string& name,
+                                                              const ValueType& declared);
+  // Null when there is none.
+  std::shared_ptr<VariableState> Find(const std::string& container, const std::string& name) const;
   std::vector<std::shared_ptr<VariableState>> List() const;
   // Forgets the variables of a container. Plans that hold one keep it alive, but new ones do not
   // see it.

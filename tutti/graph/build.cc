@@ -110,6 +110,29 @@ class GraphBuilder {
     return Own(*def, std::move(spec), std::move(outputs));
   }
 
+  // Takes out the nodes from id `size` on. What the first of them has below its name ("w/initial"
+  // of "w") is free again, so that a second attempt gets the same names, and with them the same
+  // random numbers.
+  void RemoveFrom(int64_t size) {
+    if (graph_.size() <= size) return;
+    const std::string root = graph_.nodes_[size_t(size)]->name();
+    for (size_t i = size_t(size); i < graph_.nodes_.size(); ++i) {
+      graph_.by_name_.erase(graph_.nodes_[i]->name());
+    }
+    graph_.nodes_.resize(size_t(size));
+    std::erase_if(graph_.name_counts_, [&](const auto& entry) {
+      return entry.first == root || entry.first.starts_with(root + "/");
+    });
+    for (const auto& node : graph_.nodes_) {
+      const std::string& name = node->name();
+      if (!name.starts_with(root + "/")) continue;
+      for (size_t end = root.size(); end != name.npos; end = name.find('/', end + 1)) {
+        graph_.name_counts_.try_emplace(name.substr(0, end), 1);
+      }
+      graph_.name_counts_.try_emplace(name, 1);
+    }
+  }
+
  private:
   // Shape's constructor throws when a product of dimensions passes 2^63.
   static absl::Status Infer(const OpDef& def, InferContext& context) {
@@ -385,6 +408,10 @@ std::vector<Output> OpBuilder::BuildAll() {
   std::vector<Output> outputs;
   for (int i = 0; i < node->num_outputs(); ++i) outputs.push_back(node->output(i));
   return outputs;
+}
+
+AllOrNothing::~AllOrNothing() {
+  if (!kept_) GraphBuilder(graph_).RemoveFrom(size_);
 }
 
 namespace {

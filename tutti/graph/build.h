@@ -66,6 +66,23 @@ class OpBuilder {
   std::vector<size_t> number_inputs_;  // those of them that are C++ numbers
 };
 
+// For a function that adds several nodes or none: takes what was added to `graph` since
+// construction out again, with the names it took, unless Keep() was called. Outputs of what was
+// taken out must not be used. REQUIRES: `graph` lies inside no If or While.
+class AllOrNothing {
+ public:
+  explicit AllOrNothing(Graph& graph) : graph_(graph), size_(graph.size()) {}
+  ~AllOrNothing();
+  AllOrNothing(const AllOrNothing&) = delete;
+  AllOrNothing& operator=(const AllOrNothing&) = delete;
+  void Keep() { kept_ = true; }
+
+ private:
+  Graph& graph_;
+  int64_t size_;
+  bool kept_ = false;
+};
+
 // While a SubgraphScope lives on this thread, op functions add to its graph, even when all their
 // inputs belong to an enclosing one (those are captured). If and While build their bodies under it.
 class SubgraphScope {

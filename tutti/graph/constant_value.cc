@@ -39,6 +39,21 @@ std::optional<std::vector<int64_t>> Integers(const Tensor& tensor) {
   return values;
 }
 
+// The part of `whole` that a Slice with constant `begin` and `size` takes.
+std::optional<std::vector<int64_t>> PartOf(const std::vector<int64_t>& whole, const Node& begin,
+                                           const Node& size) {
+  if (begin.op() != "Constant" || size.op() != "Constant") return std::nullopt;
+  const auto first = Integers(begin.attr<Tensor>("value"));
+  const auto count = Integers(size.attr<Tensor>("value"));
+  if (!first || !count || first->size() != 1 || count->size() != 1) return std::nullopt;
+  const int64_t length = int64_t(whole.size());
+  const int64_t from = first->front();
+  if (from < 0 || from > length) return std::nullopt;
+  const int64_t taken = count->front() == -1 ? length - from : count->front();
+  if (taken < 0 || taken > length - from) return std::nullopt;
+  return std::vector<int64_t>(whole.begin() + from, whole.begin() + from + taken);
+}
+
 // The elements of an integer tensor of rank 0 or 1, kUnknownDim for those not known; nullopt if
 // even their number is unknown. Unknown and -1 look alike here, as they do in a shape.
 std::optional<std::vector<int64_t>> PartialIntegers(Output output, int steps) {
@@ -57,6 +72,10 @@ std::optional<std::vector<int64_t>> PartialIntegers(Output output, int steps) {
     return std::vector<int64_t>{node.input(0).shape().rank()};
   }
   if (node.op() == "Size") return std::vector<int64_t>{node.input(0).shape().elements()};
+  if (node.op() == "Slice" && node.input(0).shape().rank() == 1) {
+    const auto whole = PartialIntegers(node.input(0), steps - 1);
+    return whole ? PartOf(*whole, *node.input(1).node, *node.input(2).node) : std::nullopt;
+  }
   if (node.op() == "Pack" || node.op() == "Concat") {
     std::vector<int64_t> joined;
     for (const Output& input : node.inputs()) {

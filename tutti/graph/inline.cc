@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "tutti/base/error.h"
+#include "tutti/graph/find_within.h"
 #include "tutti/graph/op_def.h"
 
 namespace tutti {
@@ -12,26 +13,12 @@ namespace {
 
 bool HasEffect(const Node& node) {
   const OpDef& def = node.def();
-  if (node.op() == "If" || node.op() == "While") return false;  // looked at on their own
+  if (def.has_subgraphs()) return false;  // looked at on their own
   if (def.async) return true;
   for (int i = 0; i < node.num_inputs(); ++i) {
     if (def.stateful && def.IsVariableInput(i)) return true;
   }
   return false;
-}
-
-// The first node with an effect in `graph` or in the subgraphs of its nodes; null when there is
-// none. Subgraphs nest at most 64 deep.
-const Node* FindEffect(const Node& node) {
-  if (HasEffect(node)) return &node;
-  for (const auto& [name, value] : node.attrs()) {
-    const auto* subgraph = std::get_if<std::shared_ptr<const Subgraph>>(&value);
-    if (subgraph == nullptr || *subgraph == nullptr) continue;
-    for (const auto& inner : (*subgraph)->graph->nodes()) {
-      if (const Node* found = FindEffect(*inner)) return found;
-    }
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -54,7 +41,7 @@ std::vector<Output> InlineSubgraph(const Subgraph& subgraph, std::span<const Out
       copies[node.output()] = copies.at(node.input(0));
       continue;
     }
-    if (const Node* effect = FindEffect(node)) {
+    if (const Node* effect = FindWithin(node, HasEffect)) {
       throw Error(Code::kUnimplemented,
                   fmt::format("{} would have its effect twice, because the gradient of the If or "
                               "While around it computes it again; move it out, or put "

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tutti/base/check.h"
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/register.h"
@@ -30,6 +32,11 @@ std::string_view WithoutMark(std::string_view name) {
 }
 
 }  // namespace
+
+bool OpDef::has_subgraphs() const {
+  return std::any_of(attrs.begin(), attrs.end(),
+                     [](const AttrDef& attr) { return attr.type == AttrType::kSubgraph; });
+}
 
 bool OpDef::IsVariableInput(int i) const {
   const int fixed = fixed_inputs();

@@ -50,11 +50,25 @@ struct OpDef {
   std::function<absl::Status(InferContext&)> infer = {};
   Gradient gradient = Gradient::kNone;
   bool stateful = false;  // has effects or reads state: never folded, merged, or run twice
-  bool view = false;      // output 0 has the bytes of input 0 under another shape (Reshape)
-  bool async = false;     // may wait for something outside the step (Dequeue, Recv)
+  // Stateful, but only reads state or draws random numbers: others cannot tell that it ran.
+  bool without_effects = false;
+  bool commutative = false;  // two inputs, in any order
+  // Has its value before the step begins, and no kernel (Constant, Placeholder, Arg).
+  bool source = false;
+  bool view = false;   // output 0 has the bytes of input 0 under another shape (Reshape)
+  bool async = false;  // may wait for something outside the step (Dequeue, Recv)
   // Starts as soon as its inputs are there, wherever the graph has it: what it waits for is under
   // way while the rest computes.
   bool early = false;
+  // All ranks of a group run it together, through the communicator of the worker.
+  bool collective = false;
+  // A collective whose values travel as one. Output i has the type of input i, and its memory where
+  // the plan puts the inputs side by side (BucketOffsets).
+  bool bucket = false;
+  // Carries a value between the parts of a step, through the step's rendezvous (Send, Recv).
+  bool transfer = false;
+  // Hands its inputs on to somebody who may hold them for longer than the step (Send).
+  bool keeps_inputs = false;
   bool internal = false;  // only compiler passes make it; not part of the sweep over public ops
   // Its kernels set their outputs themselves (a variable's value, what came from a queue): no
   // memory is planned for them.
@@ -62,6 +76,10 @@ struct OpDef {
 
   int fixed_inputs() const;  // how many names do not end in "..."
   bool variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
+  bool has_effects() const { return (stateful || async) && !without_effects; }
+  // May an input be held for longer than the node runs? An asynchronous kernel may do that, too.
+  bool may_keep_inputs() const { return keeps_inputs || async; }
+  bool has_subgraphs() const;  // If, While: some attribute is a subgraph
   bool IsVariableInput(int i) const;
   std::string InputName(int i) const;  // "a", "values[3]"
   const AttrDef* FindAttr(std::string_view attr_name) const;

@@ -92,21 +92,13 @@ std::vector<Tensor> ResultsOf(const Call& call, std::string_view kind,
   EXPECT_TRUE(prepared.ok()) << prepared;
   std::vector<Tensor> outputs;
   for (const ValueType& type : output_types) outputs.emplace_back(type.dtype, type.shape);
-  const Tensor scratch(kUInt8, Shape{int64_t(prepare.scratch_bytes())});
-  std::vector<Tensor*> input_pointers, output_pointers;
-  for (Tensor& input : inputs) input_pointers.push_back(&input);
-  for (Tensor& output : outputs) output_pointers.push_back(&output);
+  Tensor scratch(kUInt8, Shape{int64_t(prepare.scratch_bytes())});
+  const auto input_pointers = PointersTo(inputs), output_pointers = PointersTo(outputs);
   StepContext step;
   step.device = &device;
-  KernelContext context;
-  context.node = &node;
+  KernelContext context(&node, input_pointers, output_pointers,
+                        {static_cast<std::byte*>(scratch.raw()), scratch.bytes()});
   context.step = &step;
-  context.inputs = input_pointers.data();
-  context.outputs = output_pointers.data();
-  context.input_count = uint32_t(inputs.size());
-  context.output_count = uint32_t(outputs.size());
-  context.scratch_data = static_cast<std::byte*>(const_cast<void*>(scratch.raw()));
-  context.scratch_size = scratch.bytes();
   const absl::Status computed = kernel->Compute(context);
   EXPECT_TRUE(computed.ok()) << computed;
   if (!output_layout.row_major()) {

@@ -51,22 +51,13 @@ class NodeUnderTest final : public Completion {
     completions_ = 0;
     cancellation_.emplace();
     if (!Prepare()) return NodeDone(0, prepared_);
-    input_pointers_.clear();
-    output_pointers_.clear();
-    for (Tensor& input : inputs_) input_pointers_.push_back(&input);
-    for (Tensor& output : outputs_) output_pointers_.push_back(&output);
+    input_pointers_ = PointersTo(inputs_);
+    output_pointers_ = PointersTo(outputs_);
     step_.cancellation = &*cancellation_;
     step_.device = &device_;
-    context_ = KernelContext();
-    context_.node = &node_;
+    context_ = KernelContext(&node_, input_pointers_, output_pointers_, scratch_);
     context_.step = &step_;
-    context_.inputs = input_pointers_.data();
-    context_.outputs = output_pointers_.data();
-    context_.input_count = uint32_t(inputs_.size());
-    context_.output_count = uint32_t(outputs_.size());
     context_.consumed_outputs = consumed;
-    context_.scratch_data = scratch_.data();
-    context_.scratch_size = scratch_.size();
     context_.completion = this;
     if (AsyncKernel* async = kernel_->AsAsync()) {
       async->Start(context_);

@@ -36,8 +36,7 @@ class RunTimeShapeKernel final : public Kernel {
       prepared_for_ = types;
     }
     KernelContext with_scratch = ctx;
-    with_scratch.scratch_data = static_cast<std::byte*>(scratch_.raw());
-    with_scratch.scratch_size = scratch_.bytes();
+    with_scratch.SetScratch({static_cast<std::byte*>(scratch_.raw()), scratch_.bytes()});
     return inner_->Compute(with_scratch);
   }
 

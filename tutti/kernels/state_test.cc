@@ -18,11 +18,10 @@ class StateTest : public ::testing::Test {
         graph_, {dtype, shape, [=](Graph& g) { return Constant(g, Tensor::Zeros(dtype, shape)); }},
         name);
   }
-  Tensor Value(const std::string& name) {
-    return *device_.variables().FindOrCreate("", name)->Read();
-  }
+  Tensor Value(const std::string& name) { return *device_.variables().Find("", name)->Read(); }
   void Set(const std::string& name, Tensor value) {
-    device_.variables().FindOrCreate("", name)->Assign(std::move(value));
+    const ValueType type{value.dtype(), value.shape()};
+    device_.variables().FindOrCreate("", name, type).value()->Assign(std::move(value));
   }
 
   Graph graph_;
@@ -68,8 +67,9 @@ TEST_F(StateTest, AValueOfAnotherGraphIsNamed) {
   const absl::Status status = NodeUnderTest(device_, w).Run({});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(MessageOf(status),
-            "variable \"w\" holds float64 [3], but this graph declares it as float32 [2]; another "
-            "graph gave it its value: use the same declaration or another name");
+            "variable \"w\" is float64 [3] on this device, but this graph declares it as float32 "
+            "[2]; another graph declared it first: use the same declaration, another name or "
+            "another container");
 }
 
 TEST_F(StateTest, AddsAndSubtractsInEveryNumericType) {
@@ -164,7 +164,8 @@ TEST_F(StateTest, SeveralCoresScatterAsOneDoes) {
         to = op == "ScatterAdd" ? to + from : op == "ScatterSub" ? to - from : from;
       }
     }
-    const auto state = device.variables().FindOrCreate("", "w");
+    const auto state =
+        device.variables().FindOrCreate("", "w", {kFloat32, {kRows, kWidth}}).value();
     state->Assign(Tensor::Of<float>({kRows, kWidth}, start));
     ASSERT_TRUE(NodeUnderTest(device, node).Run(inputs, 0).ok());
     EXPECT_TRUE(state->Read()->BitwiseEquals(Tensor::Of<float>({kRows, kWidth}, expected)))

@@ -63,10 +63,8 @@ TEST_F(SyncTest, MutexesOfAFailedStepAreGivenBackIfHeld) {
   struct Ignore final : Completion {
     void NodeDone(uint32_t, absl::Status) override {}
   } ignore;
-  KernelContext context;
+  KernelContext context(nullptr, {}, {&output, 1});
   context.step = &step;
-  context.outputs = &output;
-  context.output_count = 1;
   context.completion = &ignore;
   mutex->Acquire(std::make_shared<MutexWaiter>(context, mutex));
   EXPECT_EQ(mutex->Describe(), "Mutex \"m\", which token 1 holds");

@@ -22,11 +22,10 @@ class UpdateTest : public ::testing::Test {
         name);
   }
   Output Scalar(DType dtype = kFloat32) { return Placeholder(graph_, dtype, {}); }
-  Tensor Value(const std::string& name) {
-    return *device_.variables().FindOrCreate("", name)->Read();
-  }
+  Tensor Value(const std::string& name) { return *device_.variables().Find("", name)->Read(); }
   void Set(const std::string& name, Tensor value) {
-    device_.variables().FindOrCreate("", name)->Assign(std::move(value));
+    const ValueType type{value.dtype(), value.shape()};
+    device_.variables().FindOrCreate("", name, type).value()->Assign(std::move(value));
   }
 
   Graph graph_;
@@ -286,7 +285,10 @@ TEST_P(EveryUpdate, FusedEqualsSingle) {
       builder.In(MakeVariable(kFloat32, shapes[v], name));
       inputs.emplace_back();
       Set(name, state[i].Clone());
-      two_cores.variables().FindOrCreate("", name)->Assign(state[i].Clone());
+      two_cores.variables()
+          .FindOrCreate("", name, {kFloat32, shapes[v]})
+          .value()
+          ->Assign(state[i].Clone());
     }
     builder.In(Placeholder(graph_, kFloat32, shapes[v]));
     inputs.push_back(gradient);
@@ -299,7 +301,7 @@ TEST_P(EveryUpdate, FusedEqualsSingle) {
     ExpectSameState(fmt::format("_single{}", v), fmt::format("_fused{}", v));
     for (int i = 0; i < op().references(); ++i) {
       const std::string name = fmt::format("{}_fused{}", Name(i), v);
-      EXPECT_TRUE(two_cores.variables().FindOrCreate("", name)->Read()->BitwiseEquals(Value(name)));
+      EXPECT_TRUE(two_cores.variables().Find("", name)->Read()->BitwiseEquals(Value(name)));
     }
   }
 }

@@ -7,7 +7,8 @@ namespace tutti {
 
 absl::StatusOr<std::shared_ptr<VariableState>> VariableOf(Output reference, Device& device) {
   TUTTI_ASSIGN_OR_RETURN(const VariableKey key, VariableKeyOf(reference));
-  return device.variables().FindOrCreate(key.container, key.name);
+  return device.variables().FindOrCreate(key.container, key.name,
+                                         {reference.dtype(), reference.shape()});
 }
 
 absl::Status CheckDeclared(const VariableState& state, const Tensor& value,

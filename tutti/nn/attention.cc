@@ -84,8 +84,9 @@ Output MultiHeadAttention(Input x, const AttentionOptions& options, std::string_
                               SplitHeads(key, width, options.heads), {.transpose_b = true});
   if (options.causal) scores = Select(CausalMask(scores), scores, kMasked);
   if (options.mask) scores = Select(Input(options.mask, x.where()), scores, kMasked);
-  const Output weights =
-      nn::Dropout(Softmax(scores), options.dropout, {.training = options.training});
+  const Output weights = nn::Dropout(
+      Softmax(scores), options.dropout,
+      {.training = options.training, .first_sample = options.first_sample, .step = options.step});
   const Output context = BatchMatMul(weights, SplitHeads(value, width, options.heads));
   const Output result = Dense(JoinHeads(context, width), width, dense, "output");
   return UnmergeLeading(result, x.output(), 1);

@@ -13,6 +13,9 @@ struct AttentionOptions {
   bool causal = false;   // a query sees keys up to its own position only
   double dropout = 0;    // of the attention weights
   bool training = true;  // false: no dropout
+  // Position and step of the dropout, as in DropoutLayerOptions.
+  Output first_sample = {};
+  Output step = {};
   bool bias = true;
   InitializerOf weights = GlorotUniform;
 };

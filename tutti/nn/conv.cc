@@ -15,16 +15,14 @@ Output Conv2d(Input x, int64_t filters, const std::array<int64_t, 2>& window,
     ThrowInvalidArgument(fmt::format("Conv2d: {} filters of {} x {}; expected at least 1 of each",
                                      filters, window[0], window[1]));
   }
-  const DType dtype = x.output().dtype();
   NameScope scope(graph, name);
   const Output filter =
-      GetVariable(graph, options.filter({window[0], window[1], channels, filters}, dtype), "filter",
-                  {}, x.where());
+      GetWeights(x, "Conv2d", options.filter, {window[0], window[1], channels, filters}, "filter");
   Output y = Conv2D(
       x, filter,
       {.strides = options.strides, .dilations = options.dilations, .padding = options.padding});
   if (options.bias) {
-    y = BiasAdd(y, GetVariable(graph, options.biases({filters}, dtype), "bias", {}, x.where()));
+    y = BiasAdd(y, GetWeights(x, "Conv2d", options.biases, {filters}, "bias"));
   }
   return Activate(y, options.activation);
 }

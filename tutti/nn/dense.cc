@@ -17,14 +17,13 @@ Output Dense(Input x, int64_t units, const DenseOptions& options, std::string_vi
   }
   const Output in = x.output();
   NameScope scope(graph, name);
-  const Output weights =
-      GetVariable(graph, options.weights({inputs, units}, in.dtype()), "weights", {}, x.where());
+  const Output weights = GetWeights(x, "Dense", options.weights, {inputs, units}, "weights");
   // A vector is one row.
   const bool merged = in.shape().rank() != 2;
   const Output rows = merged ? MergeLeading(x, 1) : in;
   Output y = MatMul(Input(rows, x.where()), weights);
   if (options.bias) {
-    y = BiasAdd(y, GetVariable(graph, options.biases({units}, in.dtype()), "bias", {}, x.where()));
+    y = BiasAdd(y, GetWeights(x, "Dense", options.biases, {units}, "bias"));
   }
   y = Activate(y, options.activation);
   return merged ? UnmergeLeading(y, in, 1) : y;

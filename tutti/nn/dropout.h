@@ -8,16 +8,19 @@ namespace tutti::nn {
 
 struct DropoutLayerOptions {
   bool training = true;  // false: x itself
-  // An int64 scalar, the index in the global batch of the first element of x: see
-  // graph/ops/random.h.
-  Output offset = {};
-  // An int64 scalar that differs from step to step, such as GlobalStep(graph), which makes a
-  // resumed training repeat what it would have done. Empty: the count of the session's runs.
+  // An int64 scalar, the index in the global batch of the first sample of x, whose first dimension
+  // counts samples. Empty: the position of the SampleScope, for an x whose first dimension is
+  // unknown; without a scope, and for an x of a fixed first dimension (weights), 0.
+  Output first_sample = {};
+  // An int64 scalar that differs from step to step. Empty: the graph's variable "global_step",
+  // which GlobalStep(graph) makes; where the graph has none, the count of the session's runs.
   Output step = {};
 };
 
 // x with each element zero with probability `rate` and divided by 1 - rate else. Which ones follows
-// from the graph's seed, the layer's name, the step and the element's place in the global batch.
+// from the graph's seed, the layer's name, the step and the element's place in the global batch: so
+// several workers drop together what one process with the joined batch would, and a resumed
+// training drops what an uninterrupted one would.
 Output Dropout(Input x, double rate, const DropoutLayerOptions& options = {},
                std::string_view name = "dropout");
 

@@ -20,8 +20,9 @@ Output Embedding(Input ids, int64_t count, int64_t width, const EmbeddingOptions
   NameScope scope(graph, name);
   const Shape shape{count, width};
   const Initializer initializer =
-      options.table ? options.table(shape, options.dtype)
-                    : RandomNormal(shape, 0, 1 / std::sqrt(double(width)), options.dtype);
+      options.table
+          ? InitializerFor("Embedding", options.table, shape, options.dtype, "table", ids.where())
+          : RandomNormal(shape, 0, 1 / std::sqrt(double(width)), options.dtype);
   const Output table = GetVariable(graph, initializer, "table", {}, ids.where());
   return Gather(Input(table, ids.where()), ids);
 }

@@ -30,7 +30,7 @@ Output GetVariable(Graph& graph, const Initializer& initializer, std::string_vie
   if (active_reuse == nullptr) return Variable(graph, initializer, name, options, where);
   const std::string full = active_reuse->SourceName(graph.name_scope() + std::string(name));
   const Node* node = graph.Find(full);
-  if (node == nullptr || node->op() != "Variable") {
+  if (node == nullptr || !IsVariable(*node)) {
     throw Error(
         Code::kNotFound,
         fmt::format("ReuseScope: there is no variable \"{}\"{}; build the same layers under "
@@ -44,6 +44,40 @@ Output GetVariable(Graph& graph, const Initializer& initializer, std::string_vie
                     NameOf(initializer.dtype), initializer.shape.ToString()));
   }
   return node->output();
+}
+
+Initializer InitializerFor(std::string_view layer, const InitializerOf& initializer,
+                           const Shape& shape, DType dtype, std::string_view name,
+                           const std::source_location& where) {
+  if (!initializer) {
+    ThrowInvalidArgument(
+        fmt::format("{}{}: the initialiser of \"{}\" is empty; use GlorotUniform, Zeros or another "
+                    "function of nn/initializers.h",
+                    layer, At(where), name));
+  }
+  Initializer made = initializer(shape, dtype);
+  if (made.dtype != dtype || made.shape != shape) {
+    ThrowInvalidArgument(fmt::format(
+        "{}{}: the initialiser of \"{}\" gave {} {}; expected {} {}, the shape and type "
+        "that it is called with",
+        layer, At(where), name, NameOf(made.dtype), made.shape.ToString(), NameOf(dtype),
+        shape.ToString()));
+  }
+  return made;
+}
+
+Output GetWeights(const Input& x, std::string_view layer, const InitializerOf& initializer,
+                  const Shape& shape, std::string_view name, const VariableOptions& options) {
+  const DType dtype = x.output().dtype();
+  if (!IsFloating(dtype)) {
+    ThrowInvalidArgument(
+        fmt::format("{}{}: the input {} is {}; expected a floating-point type: convert it with "
+                    "Cast(x, kFloat32)",
+                    layer, At(x.where()), x.output().node->Describe(), NameOf(dtype)));
+  }
+  return GetVariable(GraphOf(x, layer),
+                     InitializerFor(layer, initializer, shape, dtype, name, x.where()), name,
+                     options, x.where());
 }
 
 ReuseScope::ReuseScope(Graph& graph, std::string_view source, std::string_view name)

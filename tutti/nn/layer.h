@@ -6,6 +6,7 @@
 
 #include "tutti/graph/input.h"
 #include "tutti/graph/ops/state.h"
+#include "tutti/nn/initializers.h"
 
 // What the layers of this folder are made of; also for layers of your own.
 namespace tutti::nn {
@@ -15,6 +16,12 @@ namespace tutti::nn {
 Output GetVariable(Graph& graph, const Initializer& initializer, std::string_view name,
                    const VariableOptions& options = {},
                    std::source_location where = std::source_location::current());
+
+// The variable `name`, of `shape` and the type of x, for a layer that multiplies or adds it to x.
+// Throws Error, naming the layer and the line of its call, when x is not floating-point, or the
+// initialiser is empty or gives another shape or type.
+Output GetWeights(const Input& x, std::string_view layer, const InitializerOf& initializer,
+                  const Shape& shape, std::string_view name, const VariableOptions& options = {});
 
 // While it lives, layers use variables that were made before, so that a model can be built twice,
 // to train and to evaluate, on the same weights:
@@ -43,6 +50,12 @@ class ReuseScope {
   std::string source_;
   const ReuseScope* previous_;
 };
+
+// What `initializer` gives for `shape` and `dtype`. Throws Error, naming the layer and `where`,
+// when it is empty or gives another shape or type.
+Initializer InitializerFor(std::string_view layer, const InitializerOf& initializer,
+                           const Shape& shape, DType dtype, std::string_view name,
+                           const std::source_location& where);
 
 // The graph that a layer's input belongs to. Throws Error for a literal and an empty Output.
 Graph& GraphOf(const Input& x, std::string_view layer);

@@ -88,6 +88,18 @@ TEST_F(Layers, DenseKeepsLeadingDimensions) {
   EXPECT_THAT(FloatsOf(result), ElementsAre(3, 7, 11));
 }
 
+TEST_F(Layers, TheLastDimensionIsKnownWhenSeveralLeadingOnesAreNot) {
+  const Output x = Floats({-1, -1, 8});
+  const Output y = Dense(x, 3);
+  EXPECT_EQ(y.shape(), Shape({-1, -1, 3}));
+  EXPECT_EQ(Dense(y, 5).shape(), Shape({-1, -1, 5}));
+  const Output attended = MultiHeadAttention(x, {.heads = 2});
+  EXPECT_EQ(attended.shape(), Shape({-1, -1, 8}));
+  EXPECT_EQ(Dense(attended, 5).shape(), Shape({-1, -1, 5}));
+  const Output deep = Floats({-1, 4, -1, 8}, "deep");
+  EXPECT_EQ(Dense(deep, 3).shape(), Shape({-1, 4, -1, 3}));
+}
+
 TEST_F(Layers, ErrorsNameTheLayerTheNodeAndTheLine) {
   const Output x = Floats({4, -1});
   const std::string error = ErrorOf([&] { Dense(x, 3); });

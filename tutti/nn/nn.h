@@ -15,5 +15,6 @@
 #include "tutti/nn/losses.h"
 #include "tutti/nn/norm.h"
 #include "tutti/nn/pool.h"
+#include "tutti/nn/sample_scope.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"

@@ -26,10 +26,9 @@ void MoveAverage(Output average, Output batch, double momentum, const Node& user
 Output LayerNorm(Input x, const LayerNormOptions& options, std::string_view name) {
   Graph& graph = GraphOf(x, "LayerNorm");
   const int64_t width = KnownDim(x, -1, "LayerNorm");
-  const DType dtype = x.output().dtype();
   NameScope scope(graph, name);
-  const Output scale = GetVariable(graph, Ones({width}, dtype), "scale", {}, x.where());
-  const Output offset = GetVariable(graph, Zeros({width}, dtype), "offset", {}, x.where());
+  const Output scale = GetWeights(x, "LayerNorm", Ones, {width}, "scale");
+  const Output offset = GetWeights(x, "LayerNorm", Zeros, {width}, "offset");
   return tutti::LayerNorm(x, scale, offset, {.epsilon = options.epsilon}).y;
 }
 
@@ -40,16 +39,15 @@ Output BatchNorm(Input x, const BatchNormOptions& options, std::string_view name
     ThrowInvalidArgument(
         fmt::format("BatchNorm: momentum is {}; expected 0 to 1", options.momentum));
   }
-  const DType dtype = x.output().dtype();
   NameScope scope(graph, name);
-  const auto variable = [&](const Initializer& initializer, std::string_view called,
+  const auto variable = [&](const InitializerOf& initializer, std::string_view called,
                             bool trainable) {
-    return GetVariable(graph, initializer, called, {.trainable = trainable}, x.where());
+    return GetWeights(x, "BatchNorm", initializer, {channels}, called, {.trainable = trainable});
   };
-  const Output scale = variable(Ones({channels}, dtype), "scale", true);
-  const Output offset = variable(Zeros({channels}, dtype), "offset", true);
-  const Output mean = variable(Zeros({channels}, dtype), "moving_mean", false);
-  const Output variance = variable(Ones({channels}, dtype), "moving_variance", false);
+  const Output scale = variable(Ones, "scale", true);
+  const Output offset = variable(Zeros, "offset", true);
+  const Output mean = variable(Zeros, "moving_mean", false);
+  const Output variance = variable(Ones, "moving_variance", false);
   const NormOptions norm{.epsilon = options.epsilon};
   if (!options.training) return BatchNormInference(x, scale, offset, mean, variance, norm);
   const BatchNormResult result = tutti::BatchNorm(x, scale, offset, norm);

@@ -8,12 +8,13 @@
 // leaves the plan (fetched, sent, written to a variable) is row-major, since only kernels without a
 // wish do that, and a fetched value is never made in another layout.
 //
-// Runs last: it leaves the notes _input_layouts and _output_layouts, a layout's tag for each, ""
-// being row-major, for the step plan.
+// Runs after all passes that change what is computed: layouts are in the program's memory table, by
+// value, and a pass that does not know them would join values that lie differently.
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "tutti/compile/passes/node_facts.h"
 #include "tutti/compile/passes/passes.h"
 #include "tutti/device/kernel_registry.h"
 #include "tutti/graph/build.h"
@@ -23,21 +24,6 @@ namespace {
 
 // The dtype of the positions that _MaxPoolWithPositions makes, which are shaped like an image.
 constexpr DType kPositions = kUInt8;
-
-// Kernels that take images (rank 4) row-major or with channels in blocks, all of them alike.
-bool FollowsImages(const Node& node) {
-  static const std::unordered_set<std::string> ops = {"AvgPool",
-                                                      "AvgPoolGrad",
-                                                      "BiasAdd",
-                                                      "BiasAddGrad",
-                                                      "GlobalAvgPool",
-                                                      "GlobalAvgPoolGrad",
-                                                      "MaxPool",
-                                                      "MaxPoolGrad",
-                                                      "_MaxPoolWithPositions",
-                                                      "_MaxPoolGradWithPositions"};
-  return ops.contains(node.op()) && KernelDType(node) == kFloat32;
-}
 
 class LayoutChooser {
  public:
@@ -67,14 +53,14 @@ class LayoutChooser {
     for (size_t i = 0; i < spec.inputs.size(); ++i) {
       TUTTI_ASSIGN_OR_RETURN(spec.inputs[i], InLayout(spec.inputs[i], choice.inputs[i], node));
     }
-    Note(spec.attrs, "_input_layouts", choice.inputs);
-    Note(spec.attrs, "_output_layouts", choice.outputs);
     TUTTI_ASSIGN_OR_RETURN(Node * made, copy_.AddAs(node, std::move(spec)));
-    for (int i = 0; i < made->num_outputs(); ++i) layout_[made->output(i)] = choice.outputs[i];
+    for (int i = 0; i < made->num_outputs(); ++i) {
+      copy_.memory().SetLayout(made->output(i), choice.outputs[size_t(i)]);
+    }
     return absl::OkStatus();
   }
 
-  Choice Choose(const Node& node, const std::vector<Output>& inputs) {
+  Choice Choose(const Node& node, const std::vector<Output>& inputs) const {
     Choice choice = {std::vector<Layout>(inputs.size()),
                      std::vector<Layout>(size_t(node.num_outputs()))};
     if (!AllKnown(node)) return choice;
@@ -82,8 +68,8 @@ class LayoutChooser {
     if (kernel == nullptr) return choice;
     if (kernel->layout_wish) {
       Wish(node, *kernel, choice);
-    } else if (kernel->any_layout || FollowsImages(node)) {
-      Follow(node, inputs, choice);
+    } else if (kernel->any_layout || kernel->image_layouts) {
+      Follow(node, inputs, kernel->image_layouts, choice);
     }
     return choice;
   }
@@ -116,9 +102,9 @@ class LayoutChooser {
 
   // The layout of most bytes among the inputs that have one; blocked if in doubt, because the next
   // convolution will ask for it.
-  void Follow(const Node& node, const std::vector<Output>& inputs, Choice& choice) const {
+  void Follow(const Node& node, const std::vector<Output>& inputs, bool images,
+              Choice& choice) const {
     if (Fetched(node)) return;
-    const bool images = FollowsImages(node);
     const auto takes = [&](const ValueType& type) {
       if (type.dtype != kFloat32 && !(images && type.dtype == kPositions)) return false;
       return images ? type.shape.rank() == 4 : type.shape == node.type(0).shape;
@@ -127,7 +113,7 @@ class LayoutChooser {
     for (const Output& input : inputs) {
       const ValueType type = {input.dtype(), input.shape()};
       if (takes(type)) {
-        votes[LayoutIs(input).tag()] += type.shape.elements();
+        votes[memory().LayoutOf(input).tag()] += type.shape.elements();
       } else if (!images && input.shape().elements() != 1) {
         return;  // an operand is spread over the others: only row-major tells how
       }
@@ -141,7 +127,7 @@ class LayoutChooser {
     }
     // Nothing reorders the positions of maxima: they lie as the pooling left them.
     for (const Output& input : inputs) {
-      if (images && input.dtype() == kPositions) best = LayoutIs(input);
+      if (images && input.dtype() == kPositions) best = memory().LayoutOf(input);
     }
     if (best.row_major()) return;
     for (size_t i = 0; i < inputs.size(); ++i) {
@@ -152,15 +138,9 @@ class LayoutChooser {
     }
   }
 
-  Layout LayoutIs(Output output) const {
-    const auto it = layout_.find(output);
-    return it == layout_.end() ? Layout() : it->second;
-  }
-
   // `value` in `layout`, through a _Reorder unless it lies so already.
   absl::StatusOr<Output> InLayout(Output value, const Layout& layout, const Node& reader) {
-    const Layout from = LayoutIs(value);
-    if (from == layout) return value;
+    if (memory().LayoutOf(value) == layout) return value;
     Output& reordered = reordered_[value][layout.tag()];
     if (reordered) return reordered;
     NodeSpec spec = {.op = "_Reorder",
@@ -168,35 +148,25 @@ class LayoutChooser {
                      .inputs = {value},
                      .device = reader.device(),
                      .where = reader.where()};
-    Note(spec.attrs, "_input_layouts", {from});
-    Note(spec.attrs, "_output_layouts", {layout});
     TUTTI_ASSIGN_OR_RETURN(Node * node, AddNode(copy_.to(), std::move(spec)));
     reordered = node->output();
-    layout_[reordered] = layout;
+    copy_.memory().SetLayout(reordered, layout);
     return reordered;
   }
 
-  static void Note(AttrList& attrs, std::string_view name, const std::vector<Layout>& layouts) {
-    std::vector<std::string> tags;
-    bool any = false;
-    for (const Layout& layout : layouts) {
-      tags.push_back(layout.tag());
-      any = any || !layout.row_major();
-    }
-    if (any) SetAttr(attrs, name, std::move(tags));
-  }
+  const MemoryTable& memory() const { return copy_.memory(); }
 
   const Program& program_;
   const std::string kind_;
   ProgramCopy copy_;
   std::unordered_set<Output, OutputHash> fetched_;
-  std::unordered_map<Output, Layout, OutputHash> layout_;  // of outputs in the copy
   std::unordered_map<Output, std::map<std::string, Output>, OutputHash> reordered_;
 };
 
 }  // namespace
 
 absl::StatusOr<Program> ChooseLayouts(Program program, const PassContext& context) {
+  if (!HasKernel(context, "_Reorder", kFloat32)) return program;
   return LayoutChooser(program, context).Run();
 }
 

@@ -1,7 +1,9 @@
 // Runs, once and now, what would give the same value in every step: nodes whose inputs are all
-// Constants, by the kernels that the step would use. Shape, Rank and Size need no value, only a
-// known shape. A kernel that fails here (a division by zero) is left in the program, so that the
-// error comes from the run, with the node's name, and only if the node does run.
+// Constants, by the kernels that the step would use: those of the context's folding device, for
+// nodes that were placed on a device of the same type. Other nodes are left for the step. Shape,
+// Rank and Size need no value, only a known shape. A kernel that fails here (a division by zero) is
+// left in the program, so that the error comes from the run, with the node's name, and only if the
+// node does run.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -75,24 +77,16 @@ class OneNode {
     const TeamScope team(device_.team());
     TUTTI_RETURN_IF_ERROR(kernel->Prepare(prepare));
 
-    std::vector<Tensor*> input_pointers, output_pointers;
-    for (Tensor& input : inputs) input_pointers.push_back(&input);
     for (const ValueType& type : output_types) outputs.emplace_back(type.dtype, type.shape);
-    for (Tensor& output : outputs) output_pointers.push_back(&output);
-    const Tensor scratch(kUInt8, Shape{int64_t(prepare.scratch_bytes())});
+    const auto input_pointers = PointersTo(inputs), output_pointers = PointersTo(outputs);
+    Tensor scratch(kUInt8, Shape{int64_t(prepare.scratch_bytes())});
     Cancellation cancellation;
     StepContext step;
     step.cancellation = &cancellation;
     step.device = &device_;
-    KernelContext context;
-    context.node = &node;
+    KernelContext context(&node, input_pointers, output_pointers,
+                          {static_cast<std::byte*>(scratch.raw()), scratch.bytes()});
     context.step = &step;
-    context.inputs = input_pointers.data();
-    context.outputs = output_pointers.data();
-    context.input_count = uint32_t(inputs.size());
-    context.output_count = uint32_t(outputs.size());
-    context.scratch_data = static_cast<std::byte*>(const_cast<void*>(scratch.raw()));
-    context.scratch_size = prepare.scratch_bytes();
     return kernel->Compute(context);
   }
 
@@ -128,9 +122,9 @@ std::optional<Tensor> ShapeValue(const Node& node, const Shape& shape) {
 
 class Folder {
  public:
-  Folder(const Program& program, Device* device)
+  Folder(const Program& program, Device* folding)
       : program_(program),
-        device_(device),
+        folding_(folding),
         copy_(program),
         targets_(program.targets.begin(), program.targets.end()),
         effects_(program.graph->nodes().size()) {}
@@ -150,7 +144,7 @@ class Folder {
  private:
   // Does the node, or one that it waits for, have effects?
   bool HasEffectsBefore(const Node& node) const {
-    if (HasEffects(node)) return true;
+    if (node.def().has_effects()) return true;
     for (const Output& input : node.inputs()) {
       if (effects_[size_t(input.node->id())]) return true;
     }
@@ -176,8 +170,8 @@ class Folder {
       if (value == nullptr) return false;
       inputs.push_back(*value);
     }
-    if (device_ == nullptr) return false;
-    auto outputs = OneNode(*device_, node).Run(inputs);
+    if (folding_ == nullptr || DeviceTypeOf(node) != folding_->type()) return false;
+    auto outputs = OneNode(*folding_, node).Run(inputs);
     if (!outputs) return false;
     return Replace(node, *std::move(outputs), {});
   }
@@ -207,7 +201,7 @@ class Folder {
   }
 
   const Program& program_;
-  Device* device_;
+  Device* const folding_;
   ProgramCopy copy_;
   std::unordered_set<const Node*> targets_;
   std::vector<bool> effects_;
@@ -217,7 +211,7 @@ class Folder {
 }  // namespace
 
 absl::StatusOr<Program> FoldConstants(Program program, const PassContext& context) {
-  return Folder(program, context.device).Run(context);
+  return Folder(program, context.folding).Run(context);
 }
 
 }  // namespace tutti

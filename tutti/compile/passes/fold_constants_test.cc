@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tutti/compile/passes/pass_testing.h"
+#include "tutti/compile/pipeline.h"
 #include "tutti/kernels/register.h"
 
 namespace tutti {
@@ -9,7 +10,7 @@ namespace {
 std::string Folded(std::string_view text) {
   RegisterCpuKernels();
   Device device("/job:local/task:0/cpu:0", 1);
-  return TextAfter(FoldConstants, text, &device);
+  return TextAfter(FoldConstants, text, {.folding = &device});
 }
 
 TEST(FoldConstants, EvaluatesWhatIsConstant) {
@@ -115,6 +116,54 @@ TEST(FoldConstants, LeavesStateControlEdgesAndLargeResultsAlone) {
       "fetch j\n"
       "fetch big\n";
   EXPECT_EQ(Folded(text), text);
+}
+
+const std::string kTwoTypes =
+    "a = Constant() {value=float32 [2] {1, 2}}\n"
+    "b = Neg(a) @/job:local/task:0/cpu:0\n"
+    "c = Neg(a) @/job:local/task:0/other:0\n"
+    "x = Placeholder() {dtype=float32, shape=[2]}\n"
+    "s = Shape(x)\n"
+    "fetch b\n"
+    "fetch c\n"
+    "fetch s\n";
+
+// A master may know devices that it has no kernels for.
+TEST(FoldConstants, LeavesNodesOfOtherTypesOfDevice) {
+  EXPECT_EQ(Folded(kTwoTypes),
+            "a = Constant() {value=float32 [2] {1, 2}}\n"
+            "b = Constant() {value=float32 [2] {-1, -2}} @/job:local/task:0/cpu:0\n"
+            "c = Neg(a) @/job:local/task:0/other:0\n"
+            "s = Constant() {value=int64 [1] {2}}\n"
+            "fetch b\nfetch c\nfetch s\n");
+}
+
+// What a known shape tells needs no kernel.
+TEST(FoldConstants, RunsNoKernelWithoutADevice) {
+  RegisterCpuKernels();
+  EXPECT_EQ(TextAfter(FoldConstants, kTwoTypes),
+            "a = Constant() {value=float32 [2] {1, 2}}\n"
+            "b = Neg(a) @/job:local/task:0/cpu:0\n"
+            "c = Neg(a) @/job:local/task:0/other:0\n"
+            "s = Constant() {value=int64 [1] {2}}\n"
+            "fetch b\nfetch c\nfetch s\n");
+}
+
+TEST(FoldConstants, AProgramIsCompiledWithoutADevice) {
+  RegisterCpuKernels();
+  Device device("/job:local/task:0/cpu:0", 1);
+  const DeviceInfo devices[] = {device.info()};
+  const auto program = ParseProgram(
+      "a = Constant() {value=float32 [2] {1, 2}}\n"
+      "b = Neg(a)\n"
+      "fetch b\n");
+  ASSERT_TRUE(program.ok()) << MessageOf(program.status());
+  for (const bool fold : {true, false}) {
+    const auto parts = CompileWhole(*program, devices, fold ? &device : nullptr, {});
+    ASSERT_TRUE(parts.ok()) << MessageOf(parts.status());
+    ASSERT_EQ(parts->size(), 1u);
+    EXPECT_EQ(parts->front().program.fetches[0].node->op(), fold ? "Constant" : "Neg");
+  }
 }
 
 }  // namespace

@@ -30,8 +30,9 @@ bool CanFuse(const Node& update, const UseCounts& uses) {
 
 }  // namespace
 
-absl::StatusOr<Program> FuseDescent(Program program, const PassContext&) {
+absl::StatusOr<Program> FuseDescent(Program program, const PassContext& context) {
   if (!HasNode(program, IsDescent)) return program;
+  if (!HasKernel(context, "_MatMulDescent", kFloat32)) return program;
   const UseCounts uses(program);
   std::unordered_map<const Node*, bool> inside;  // products that vanish into their update
   for (const auto& node : program.graph->nodes()) {

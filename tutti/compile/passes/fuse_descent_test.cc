@@ -2,11 +2,13 @@
 
 #include "tutti/compile/passes/passes.h"
 #include "tutti/compile/program_text.h"
+#include "tutti/kernels/register.h"
 
 namespace tutti {
 namespace {
 
 std::string Fused(std::string_view text) {
+  RegisterCpuKernels();
   auto program = ParseProgram(text);
   if (!program.ok()) return std::string(MessageOf(program.status()));
   const auto fused = FuseDescent(*std::move(program), {});

@@ -18,6 +18,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include "tutti/compile/passes/node_facts.h"
 #include "tutti/compile/passes/passes.h"
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/elementwise_program.h"
@@ -355,7 +356,8 @@ class Fuser {
 
 }  // namespace
 
-absl::StatusOr<Program> FuseElementwise(Program program, const PassContext& /*context*/) {
+absl::StatusOr<Program> FuseElementwise(Program program, const PassContext& context) {
+  if (!HasKernel(context, "_FusedElementwise", kFloat32)) return program;
   return Fuser(program).Run();
 }
 

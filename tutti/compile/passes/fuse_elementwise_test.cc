@@ -4,6 +4,7 @@
 #include "tutti/compile/passes/pass_testing.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/kernels/register.h"
 
 namespace tutti {
 namespace {
@@ -18,6 +19,7 @@ constexpr char kInputs[] =
 constexpr char kFeeds[] = "feed x\nfeed b\nfeed w\n";
 
 std::string Fused(const std::string& lines) {
+  RegisterCpuKernels();
   std::string text = TextAfter(FuseElementwise, kInputs + lines + kFeeds);
   for (const std::string part : {kInputs, kFeeds}) {
     if (const size_t at = text.find(part); at != std::string::npos) text.erase(at, part.size());
@@ -107,7 +109,9 @@ TEST(FuseElementwise, AChainOfAHundredThousand) {
   program.feeds = {value};
   for (int i = 0; i < 100000; ++i) value = i % 2 == 0 ? Neg(value) : Exp(value);
   program.fetches = {value};
-  const auto fused = FuseElementwise(std::move(program), {});
+  RegisterCpuKernels();
+  Device device("/job:local/task:0/cpu:0", 1);
+  const auto fused = FuseElementwise(std::move(program), {.device = &device});
   ASSERT_TRUE(fused.ok()) << MessageOf(fused.status());
   EXPECT_LT(fused->graph->size(), 2000);
 }

@@ -44,11 +44,11 @@ std::vector<Output> Scalars(const Node& node, const UpdateOp& op) {
   return scalars;
 }
 
-// The AllReduce that the update's gradient comes from, or null.
+// The bucket that the update's gradient comes from, or null.
 const Node* BucketOf(const Node& update, const UpdateOp& op) {
   const Node* source = update.input(op.gradient_input()).node;
   while (source->def().view) source = source->input(0).node;
-  return source->op() == "AllReduce" ? source : nullptr;
+  return source->def().bucket ? source : nullptr;
 }
 
 bool SameKind(const Node& a, const Node& b, const UpdateOp& op) {
@@ -63,7 +63,8 @@ bool SameKind(const Node& a, const Node& b, const UpdateOp& op) {
 
 class Fuser {
  public:
-  explicit Fuser(const Program& program) : program_(program), uses_(program), copy_(program) {}
+  Fuser(const Program& program, const PassContext& context)
+      : program_(program), context_(context), uses_(program), copy_(program) {}
 
   absl::StatusOr<Program> Run() {
     for (const auto& node : program_.graph->nodes()) {
@@ -96,6 +97,7 @@ class Fuser {
     if (op == nullptr || sparse || uses_.of(node.output(0)) > 0) return false;
     // The fused op is chosen by the dtype of its first input.
     if (node.input(op->learning_rate_input()).dtype() != node.type(0).dtype) return false;
+    if (!HasKernel(context_, op->fused_name(), node.type(0).dtype)) return false;
     const int64_t elements = node.input(op->gradient_input()).shape().elements();
     const bool bucketed = BucketOf(node, *op) != nullptr;
     if (!bucketed && (elements < 0 || elements > kSmallElements)) return false;
@@ -165,6 +167,7 @@ class Fuser {
   }
 
   const Program& program_;
+  const PassContext& context_;
   const UseCounts uses_;
   ProgramCopy copy_;
   std::vector<Group> open_;
@@ -173,13 +176,13 @@ class Fuser {
 
 }  // namespace
 
-absl::StatusOr<Program> FuseUpdates(Program program, const PassContext&) {
+absl::StatusOr<Program> FuseUpdates(Program program, const PassContext& context) {
   const auto is_update = [](const Node& node) {
     bool sparse = false;
     return FindUpdateOp(node.op(), &sparse) != nullptr;
   };
   if (!HasNode(program, is_update)) return program;
-  return Fuser(program).Run();
+  return Fuser(program, context).Run();
 }
 
 }  // namespace tutti

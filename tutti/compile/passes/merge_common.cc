@@ -17,12 +17,6 @@ namespace {
 // Of a large tensor only the first bytes are hashed; the comparison sees all.
 constexpr size_t kMostHashed = 4096;
 
-bool IsCommutative(std::string_view op) {
-  constexpr std::string_view kOps[] = {"Add",      "Mul",        "Equal",
-                                       "NotEqual", "LogicalAnd", "LogicalOr"};
-  return std::find(std::begin(kOps), std::end(kOps), op) != std::end(kOps);
-}
-
 bool Before(const Output& a, const Output& b) {
   return a.node->id() != b.node->id() ? a.node->id() < b.node->id() : a.index < b.index;
 }
@@ -97,7 +91,7 @@ Key MakeKey(const OpDef& def, const NodeSpec& spec) {
           .control_inputs = spec.control_inputs,
           .attrs = &spec.attrs,
           .device = spec.device};
-  if (IsCommutative(def.name)) std::sort(key.inputs.begin(), key.inputs.end(), Before);
+  if (def.commutative) std::sort(key.inputs.begin(), key.inputs.end(), Before);
   std::sort(key.control_inputs.begin(), key.control_inputs.end(),
             [](const Node* a, const Node* b) { return a->id() < b->id(); });
   Hasher hasher;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "tutti/device/kernel_registry.h"
 #include "tutti/graph/op_def.h"
 
 namespace tutti {
@@ -16,20 +17,25 @@ bool IsVariable(Output output) {
   return output.node->op() == "Variable" || output.node->HasAttr("_variable");
 }
 
-bool HasEffects(const Node& node) {
-  if (!node.def().stateful && !node.def().async) return false;
-  constexpr std::string_view kHarmless[] = {"NoOp",          "Variable",     "IsInitialized",
-                                            "RandomUniform", "RandomNormal", "TruncatedNormal",
-                                            "Shuffle",       "Dropout",      "QueueSize"};
-  return std::find(std::begin(kHarmless), std::end(kHarmless), node.op()) == std::end(kHarmless);
+bool IsPure(const Node& node) {
+  const OpDef& def = node.def();
+  if (def.stateful || def.async) return false;
+  if (def.source && node.op() != "Constant") return false;
+  return !def.has_subgraphs();  // the body of an If or While may hold anything
 }
 
-bool IsPure(const Node& node) {
-  if (node.def().stateful || node.def().async) return false;
-  if (node.op() == "Placeholder" || node.op() == "Arg") return false;
-  // The body of an If or While may hold anything.
-  return std::none_of(node.attrs().begin(), node.attrs().end(),
-                      [](const Attr& attr) { return TypeOf(attr.second) == AttrType::kSubgraph; });
+bool HasKernel(const PassContext& context, std::string_view op, DType dtype) {
+  const std::string_view type = context.device != nullptr ? context.device->type() : "cpu";
+  return KernelRegistry::Global().Find(op, type, dtype) != nullptr;
+}
+
+bool HasKernelWhereItRuns(const Node& node, std::string_view op, DType dtype) {
+  return KernelRegistry::Global().Find(op, DeviceTypeOf(node), dtype) != nullptr;
+}
+
+std::string DeviceTypeOf(const Node& node) {
+  const auto name = DeviceName::Parse(node.device());
+  return name.ok() && name->type ? *name->type : "cpu";
 }
 
 bool HasNode(const Program& program, const std::function<bool(const Node&)>& matches) {

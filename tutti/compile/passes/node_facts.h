@@ -1,7 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <string_view>
 
+#include "tutti/compile/passes/passes.h"
 #include "tutti/compile/program.h"
 
 // What several passes ask about a node.
@@ -15,12 +18,19 @@ const Tensor* ConstantOf(Output output);
 // read, so a node that reads it must stay where it is.
 bool IsVariable(Output output);
 
-// Does running the node change something that others can see? Reading a variable or drawing random
-// numbers does not.
-bool HasEffects(const Node& node);
-
 // A node with the same inputs gives the same outputs, and nobody can tell how often it ran.
 bool IsPure(const Node& node);
+
+// Is there a kernel of `op` for the device of the context, or "cpu" without one? A pass asks before
+// it makes an op that the program did not have, and leaves the program alone where there is none.
+bool HasKernel(const PassContext& context, std::string_view op, DType dtype);
+
+// The type of the device that `node` was placed on; "cpu" before.
+std::string DeviceTypeOf(const Node& node);
+
+// Like HasKernel, for the device that `node` was placed on. False for a type of device that this
+// process has no kernels for.
+bool HasKernelWhereItRuns(const Node& node, std::string_view op, DType dtype);
 
 // Has the program such a node? A pass that looks for some ops asks before it counts and copies.
 bool HasNode(const Program& program, const std::function<bool(const Node&)>& matches);

@@ -13,6 +13,9 @@ namespace tutti {
 // What passes may look at beside the program.
 struct PassContext {
   Device* device = nullptr;  // kernels are looked up for its type
+  // A device of this process. What is constant and was placed on a device of its type is computed
+  // by its kernels; null: nothing is computed while compiling.
+  Device* folding = nullptr;
 };
 
 absl::StatusOr<Program> Prune(Program program, const PassContext& context);

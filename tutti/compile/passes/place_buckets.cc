@@ -1,15 +1,14 @@
-// Lets gradients be born where they travel. The values that an AllReduce or Broadcast joins lie in
-// one arena of registered memory, in the order of its inputs (BucketOffsets): the node that
-// computes a value gets the note _pinned, "arena@offset" for each of its outputs, and the step plan
-// puts the output there. So peers on the host read and write it in place, and nothing is packed or
-// unpacked.
+// Lets gradients be born where they travel. The values that a bucket (AllReduce, Broadcast) joins
+// lie in one arena of registered memory, in the order of its inputs (BucketOffsets): they are
+// pinned there in the program's memory table. So peers on the host read and write them in place,
+// and nothing is packed or unpacked.
 //
 // The collective changes its inputs. A value that somebody else reads too, that is fetched, that no
 // kernel writes (a feed, a constant, a variable's own buffer), or that lies in another bucket
 // already, is copied in by a _Copy. What leaves the step is copied out, because the next step
 // writes the same memory.
 //
-// Runs last: a _Reorder of the layout pass may be what writes the value.
+// Runs last, after ChooseLayouts: a _Reorder of that pass may be what writes the value.
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -24,7 +23,7 @@
 namespace tutti {
 namespace {
 
-bool IsBucket(const Node& node) { return node.op() == "AllReduce" || node.op() == "Broadcast"; }
+bool IsBucket(const Node& node) { return node.def().bucket; }
 
 bool ShapesKnown(const Node& node) {
   for (const Output& input : node.inputs()) {
@@ -36,11 +35,7 @@ bool ShapesKnown(const Node& node) {
 // May the step plan choose where this output lies?
 bool HasOwnMemory(Output value) {
   const OpDef& def = value.node->def();
-  const std::string& op = value.node->op();
-  if (def.async || def.provides_outputs || def.view || op == "Placeholder" || op == "Constant" ||
-      op == "Arg" || op == "Variable") {
-    return false;
-  }
+  if (def.async || def.provides_outputs || def.view || def.source) return false;
   for (const Output& input : value.node->inputs()) {
     if (!input.shape().IsFullyKnown()) return false;
   }
@@ -79,13 +74,14 @@ class BucketPlacer {
     std::vector<ValueType> types;
     for (const Output& input : bucket.inputs()) types.push_back({input.dtype(), input.shape()});
     const std::vector<int64_t> offsets = BucketOffsets(types);
+    const int arena = copy_.memory().AddArena(bucket.name(), std::string(kRegisteredMemory));
     for (int i = 0; i < bucket.num_inputs(); ++i) {
-      const std::string place = fmt::format("{}@{}", bucket.name(), offsets[size_t(i)]);
+      const Pin pin = {arena, size_t(offsets[size_t(i)])};
       const Output source = OnlyReadBy(bucket.input(i));
       if (source && HasOwnMemory(source) && !pins_.contains(source)) {
-        pins_[source] = place;
+        pins_[source] = pin;
       } else {
-        copied_in_[&bucket][i] = place;
+        copied_in_[&bucket][i] = pin;
       }
     }
   }
@@ -93,47 +89,33 @@ class BucketPlacer {
   absl::Status Visit(const Node& node) {
     TUTTI_ASSIGN_OR_RETURN(NodeSpec spec, copy_.SpecOf(node));
     if (const auto found = copied_in_.find(&node); found != copied_in_.end()) {
-      for (const auto& [i, place] : found->second) {
-        TUTTI_ASSIGN_OR_RETURN(spec.inputs[size_t(i)], CopyOf(spec.inputs[size_t(i)], node, place));
+      for (const auto& [i, pin] : found->second) {
+        TUTTI_ASSIGN_OR_RETURN(spec.inputs[size_t(i)], CopyOf(spec.inputs[size_t(i)], node));
+        copy_.memory().SetPin(spec.inputs[size_t(i)], pin);
       }
     }
-    NotePins(node, spec);
-    if (IsBucket(node) && ShapesKnown(node)) SetAttr(spec.attrs, kPlacedAttr, true);
     TUTTI_ASSIGN_OR_RETURN(Node * made, copy_.AddAs(node, std::move(spec)));
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      const auto found = pins_.find(node.output(i));
+      if (found != pins_.end()) copy_.memory().SetPin(made->output(i), found->second);
+    }
     if (!IsBucket(node)) return absl::OkStatus();
+    if (ShapesKnown(node)) copy_.memory().joined_buckets.insert(made->id());
     for (int i = 0; i < node.num_outputs(); ++i) {
       if (!Leaves(node.output(i))) continue;
-      TUTTI_ASSIGN_OR_RETURN(const Output copy, CopyOf(made->output(i), node, ""));
+      TUTTI_ASSIGN_OR_RETURN(const Output copy, CopyOf(made->output(i), node));
       copy_.Map(node.output(i), copy);
     }
     return absl::OkStatus();
   }
 
-  void NotePins(const Node& node, NodeSpec& spec) const {
-    std::vector<std::string> pins(size_t(node.num_outputs()));
-    bool any = false;
-    for (int i = 0; i < node.num_outputs(); ++i) {
-      const auto found = pins_.find(node.output(i));
-      if (found == pins_.end()) continue;
-      pins[size_t(i)] = found->second;
-      any = true;
-    }
-    if (!any) return;
-    SetAttr(spec.attrs, "_pinned", std::move(pins));
-    SetAttr(spec.attrs, "_arena_kind", std::string(kRegisteredMemory));
-  }
-
-  absl::StatusOr<Output> CopyOf(Output value, const Node& bucket, const std::string& place) {
+  absl::StatusOr<Output> CopyOf(Output value, const Node& bucket) {
     NodeSpec spec;
     spec.op = "_Copy";
     spec.name = copy_.to().UniqueName(bucket.name() + "/copy");
     spec.inputs = {value};
     spec.device = bucket.device();
     spec.where = bucket.where();
-    if (!place.empty()) {
-      SetAttr(spec.attrs, "_pinned", std::vector<std::string>{place});
-      SetAttr(spec.attrs, "_arena_kind", std::string(kRegisteredMemory));
-    }
     TUTTI_ASSIGN_OR_RETURN(const Node* made, AddNode(copy_.to(), std::move(spec)));
     return made->output(0);
   }
@@ -146,7 +128,7 @@ class BucketPlacer {
       open.pop_back();
       if (fetched_.contains(next)) return true;
       for (const Node* consumer : uses_.consumers(next)) {
-        if (consumer->op() == "Send" || consumer->def().async) return true;
+        if (consumer->def().may_keep_inputs()) return true;
         if (consumer->def().view) open.push_back(consumer->output(0));
       }
     }
@@ -157,14 +139,14 @@ class BucketPlacer {
   const UseCounts uses_;
   ProgramCopy copy_;
   const std::unordered_set<Output, OutputHash> fetched_;
-  std::unordered_map<Output, std::string, OutputHash> pins_;
-  std::unordered_map<const Node*, std::map<int, std::string>> copied_in_;
+  std::unordered_map<Output, Pin, OutputHash> pins_;
+  std::unordered_map<const Node*, std::map<int, Pin>> copied_in_;  // by bucket and input
 };
 
 }  // namespace
 
-absl::StatusOr<Program> PlaceBuckets(Program program, const PassContext&) {
-  if (!HasNode(program, IsBucket)) return program;
+absl::StatusOr<Program> PlaceBuckets(Program program, const PassContext& context) {
+  if (!HasNode(program, IsBucket) || !HasKernel(context, "_Copy", kFloat32)) return program;
   return BucketPlacer(program).Run();
 }
 

@@ -195,13 +195,17 @@ class Simplifier {
     return x.node->op() == op && x.node->control_inputs().empty() && !IsVariable(x.node->input(0));
   }
 
+  static bool CanBecome(const Node& node, std::string_view op) {
+    return HasKernelWhereItRuns(node, op, node.type(0).dtype);
+  }
+
   // Changes `spec`, the copy of the node, into something cheaper.
   absl::Status Improve(const Node& node, NodeSpec& spec) {
-    if (node.op() == "Mul" && spec.inputs[0] == spec.inputs[1]) {
+    if (node.op() == "Mul" && spec.inputs[0] == spec.inputs[1] && CanBecome(node, "Square")) {
       spec.op = "Square";
       spec.inputs.pop_back();
       changed_ = true;
-    } else if (node.op() == "Div") {
+    } else if (node.op() == "Div" && CanBecome(node, "Mul")) {
       return DivideByMultiplying(node, spec);
     } else if (node.op() == "Reshape") {
       ReachThroughViews(spec);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "tutti/compile/passes/pass_testing.h"
+#include "tutti/kernels/register.h"
 
 namespace tutti {
 namespace {
@@ -8,6 +9,7 @@ namespace {
 // What Simplify makes of `lines` about the inputs x, of shape [2, 3], and m, of shape [3, 2],
 // without the lines of the inputs.
 std::string Simple(std::string_view lines) {
+  RegisterCpuKernels();
   const std::string inputs =
       "x = Placeholder() {dtype=float32, shape=[2, 3]}\n"
       "m = Placeholder() {dtype=float32, shape=[3, 2]}\n";

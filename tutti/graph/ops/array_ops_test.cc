@@ -56,6 +56,22 @@ TEST_F(ArrayOpsTest, Reshape) {
             "the -1 in shape cannot be told from x, [0], because another dimension is 0");
 }
 
+TEST_F(ArrayOpsTest, ReshapeSeesThroughPartsOfAShape) {
+  const Output x = Input({-1, -1, 8});
+  const auto part = [&](int64_t from, int64_t count) {
+    return Slice(ShapeOf(x), std::vector<int64_t>{from}, std::vector<int64_t>{count});
+  };
+  const auto reshaped = [&](Output front, std::vector<int64_t> rest) {
+    const Output back =
+        Constant(graph_, Tensor::Of<int64_t>({int64_t(rest.size())}, std::span(rest)));
+    return Reshape(Input({-1, 16}), Concat({front, back}, 0)).shape();
+  };
+  EXPECT_EQ(reshaped(part(0, 2), {16}), (Shape{-1, -1, 16}));
+  EXPECT_EQ(reshaped(part(2, 1), {2, -1}), (Shape{8, 2, -1}));
+  EXPECT_EQ(reshaped(part(1, -1), {2}), (Shape{-1, 8, 2}));
+  EXPECT_EQ(reshaped(part(3, 0), {16}), (Shape{16}));
+}
+
 TEST_F(ArrayOpsTest, SqueezeExpandFillRange) {
   EXPECT_EQ(Squeeze(Input({1, 3, 1})).shape(), (Shape{3}));
   EXPECT_EQ(Squeeze(Input({1, 3, 1}), {-1}).shape(), (Shape{1, 3}));

@@ -23,8 +23,8 @@ absl::Status CheckDType(const InferContext& c, int i) {
 
 absl::Status CheckWire(const InferContext& c) {
   const auto& wire = c.attr<std::string>("wire");
-  if (wire != "as-is" && wire != "bf16" && wire != "fp16") {
-    return c.Error("wire is \"{}\"; expected as-is, bf16 or fp16", wire);
+  if (wire != "as-is" && wire != "bfloat16" && wire != "float16") {
+    return c.Error("wire is \"{}\"; expected as-is, bfloat16 or float16", wire);
   }
   if (wire != "as-is" && c.num_inputs() > 0 && c.dtype(0) != kFloat32) {
     return c.Error("wire {} is for float32; {}", wire, c.DescribeInput(0));
@@ -78,6 +78,8 @@ void RegisterCollectiveOps(OpRegistry& registry) {
                 .stateful = true,
                 .async = true,
                 .early = true,
+                .collective = true,
+                .bucket = true,
                 .provides_outputs = true});
   std::vector<AttrDef> with_root = Attrs();
   with_root.emplace_back("root", int64_t{0});
@@ -88,6 +90,8 @@ void RegisterCollectiveOps(OpRegistry& registry) {
                 .stateful = true,
                 .async = true,
                 .early = true,
+                .collective = true,
+                .bucket = true,
                 .provides_outputs = true});
   registry.Add({.name = "AllGather",
                 .inputs = {"rows"},
@@ -96,6 +100,7 @@ void RegisterCollectiveOps(OpRegistry& registry) {
                 .stateful = true,
                 .async = true,
                 .early = true,
+                .collective = true,
                 .provides_outputs = true});
   registry.Add({.name = "_Copy",
                 .inputs = {"value"},

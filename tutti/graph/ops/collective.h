@@ -16,7 +16,7 @@ struct CollectiveOptions {
   std::string key = {};
   std::string group = {};      // empty: all ranks
   std::string algorithm = {};  // empty: the tuner chooses
-  std::string wire = "as-is";  // as-is, bf16 or fp16: how float32 travels
+  std::string wire = "as-is";  // as-is, bfloat16 or float16: how float32 travels
 };
 
 // The sum of each value over all ranks. The values are of one type; they travel as one, a bucket,
@@ -37,8 +37,5 @@ Output AllGather(Input rows, const CollectiveOptions& options = {}, std::string_
 // Where the values of a bucket lie in its memory: 64-byte aligned, one after the other. The last
 // element is where the last value ends. REQUIRES: the shapes are known.
 std::vector<int64_t> BucketOffsets(std::span<const ValueType> values);
-
-// The note on a bucket whose inputs the plan has put into one memory, at these offsets.
-inline constexpr std::string_view kPlacedAttr = "_placed";
 
 }  // namespace tutti

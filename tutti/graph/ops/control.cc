@@ -25,8 +25,10 @@ absl::Status InferPrint(InferContext& c) {
 }  // namespace
 
 void RegisterControlOps(OpRegistry& registry) {
-  registry.Add(
-      {.name = "NoOp", .infer = [](InferContext&) { return absl::OkStatus(); }, .stateful = true});
+  registry.Add({.name = "NoOp",
+                .infer = [](InferContext&) { return absl::OkStatus(); },
+                .stateful = true,
+                .without_effects = true});
   registry.Add({.name = "Assert",
                 .inputs = {"condition", "data..."},
                 .attrs = {{"message", std::string()}},

@@ -109,17 +109,29 @@ void AddUnary(OpRegistry& registry, const char* name, Kind kind, Gradient gradie
   registry.Add({.name = name, .inputs = {"x"}, .infer = Unary(kind, gives), .gradient = gradient});
 }
 
+OpDef BinaryDef(const char* name, Kind kind, Gradient gradient, DType gives = DType::kInvalid) {
+  return {.name = name, .inputs = {"a", "b"}, .infer = Binary(kind, gives), .gradient = gradient};
+}
+
 void AddBinary(OpRegistry& registry, const char* name, Kind kind, Gradient gradient,
                DType gives = DType::kInvalid) {
-  registry.Add(
-      {.name = name, .inputs = {"a", "b"}, .infer = Binary(kind, gives), .gradient = gradient});
+  registry.Add(BinaryDef(name, kind, gradient, gives));
+}
+
+void AddCommutative(OpRegistry& registry, const char* name, Kind kind, Gradient gradient,
+                    DType gives = DType::kInvalid) {
+  OpDef def = BinaryDef(name, kind, gradient, gives);
+  def.commutative = true;
+  registry.Add(std::move(def));
 }
 
 }  // namespace
 
 void RegisterElementwiseOps(OpRegistry& registry) {
-  for (const char* name :
-       {"Add", "Sub", "Mul", "Div", "Mod", "Pow", "Maximum", "Minimum", "SquaredDifference"}) {
+  for (const char* name : {"Add", "Mul"}) {
+    AddCommutative(registry, name, Kind::kNumber, Gradient::kDefined);
+  }
+  for (const char* name : {"Sub", "Div", "Mod", "Pow", "Maximum", "Minimum", "SquaredDifference"}) {
     AddBinary(registry, name, Kind::kNumber, Gradient::kDefined);
   }
   AddBinary(registry, "FloorDiv", Kind::kNumber, Gradient::kZero);
@@ -127,10 +139,10 @@ void RegisterElementwiseOps(OpRegistry& registry) {
     AddBinary(registry, name, Kind::kNumber, Gradient::kZero, kBool);
   }
   for (const char* name : {"Equal", "NotEqual"}) {
-    AddBinary(registry, name, Kind::kAny, Gradient::kZero, kBool);
+    AddCommutative(registry, name, Kind::kAny, Gradient::kZero, kBool);
   }
   for (const char* name : {"LogicalAnd", "LogicalOr"}) {
-    AddBinary(registry, name, Kind::kBool, Gradient::kZero, kBool);
+    AddCommutative(registry, name, Kind::kBool, Gradient::kZero, kBool);
   }
   AddUnary(registry, "LogicalNot", Kind::kBool, Gradient::kZero, kBool);
   AddUnary(registry, "Neg", Kind::kSigned, Gradient::kDefined);

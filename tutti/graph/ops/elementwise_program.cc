@@ -4,6 +4,8 @@
 
 #include <charconv>
 
+#include "tutti/graph/ops/register.h"
+
 namespace tutti {
 namespace {
 

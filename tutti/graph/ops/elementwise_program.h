@@ -53,7 +53,4 @@ inline constexpr int kMostElementwiseLines = 256;
 absl::StatusOr<std::vector<ElementwiseLine>> ParseElementwiseProgram(
     std::span<const std::string> program, int num_inputs);
 
-// Part of the family fused.
-void RegisterFusedElementwiseOp(OpRegistry& registry);
-
 }  // namespace tutti

@@ -58,7 +58,7 @@ void RegisterFusedMatrixOps(OpRegistry& registry) {
                 .stateful = true,
                 .internal = true,
                 .provides_outputs = true});
-  // The same values in another layout; which one is in _input_layouts and _output_layouts.
+  // The same values in another layout; which one is in the memory table of the program.
   registry.Add({.name = "_Reorder",
                 .inputs = {"x"},
                 .infer =

@@ -200,7 +200,8 @@ void RegisterQueueOps(OpRegistry& registry) {
                       return absl::OkStatus();
                     },
                 .gradient = Gradient::kZero,
-                .stateful = true});
+                .stateful = true,
+                .without_effects = true});
   registry.Add({.name = "QueueClose",
                 .inputs = {"&queue"},
                 .refers_to = queues,

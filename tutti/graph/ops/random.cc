@@ -162,21 +162,24 @@ void RegisterRandomOps(OpRegistry& registry) {
                 .attrs = {seed, node_seed, {"dtype", kFloat32}, {"lo", 0.0}, {"hi", 1.0}},
                 .infer = InferUniform,
                 .gradient = Gradient::kZero,
-                .stateful = true});
+                .stateful = true,
+                .without_effects = true});
   for (const char* op : {"RandomNormal", "TruncatedNormal"}) {
     registry.Add({.name = op,
                   .inputs = {"shape", "step..."},
                   .attrs = {seed, node_seed, {"dtype", kFloat32}, {"mean", 0.0}, {"stddev", 1.0}},
                   .infer = InferNormal,
                   .gradient = Gradient::kZero,
-                  .stateful = true});
+                  .stateful = true,
+                  .without_effects = true});
   }
   registry.Add({.name = "Shuffle",
                 .inputs = {"x", "step..."},
                 .attrs = {seed, node_seed, {"inverse", false}},
                 .infer = InferShuffle,
                 .gradient = Gradient::kDefined,
-                .stateful = true});
+                .stateful = true,
+                .without_effects = true});
   // Behind x: the step, the offset, or both in this order; has_offset tells whether the last is
   // one.
   registry.Add({.name = "Dropout",
@@ -184,7 +187,8 @@ void RegisterRandomOps(OpRegistry& registry) {
                 .attrs = {seed, node_seed, {"rate", AttrType::kFloat}, {"has_offset", false}},
                 .infer = InferDropout,
                 .gradient = Gradient::kDefined,
-                .stateful = true});
+                .stateful = true,
+                .without_effects = true});
 }
 
 Output RandomUniform(Input shape, const RandomUniformOptions& options, std::string_view name) {

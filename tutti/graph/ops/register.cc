@@ -25,7 +25,7 @@ void RegisterAllOps(OpRegistry& registry) {
   RegisterSyncOps(registry);
   RegisterCollectiveOps(registry);
   RegisterControlOps(registry);
-  RegisterFusedOps(registry);
+  RegisterFusedElementwiseOp(registry);
   RegisterTransferOps(registry);
 }
 

@@ -43,7 +43,8 @@ void RegisterSyncOps(OpRegistry& registry);  // sync.cc: Mutex, Barrier, Accumul
 void RegisterControlOps(
     OpRegistry& registry);  // control.cc: NoOp, Group, Assert, CheckNumerics, Print
 void RegisterControlFlowOps(OpRegistry& registry);  // control_flow.cc: If, While
-void RegisterFusedOps(OpRegistry& registry);        // fused.cc: what the fusion passes make
-void RegisterTransferOps(OpRegistry& registry);     // transfer.cc: Send, Recv
+void RegisterFusedElementwiseOp(
+    OpRegistry& registry);  // elementwise_program.cc: what FuseElementwise makes
+void RegisterTransferOps(OpRegistry& registry);  // transfer.cc: Send, Recv
 
 }  // namespace tutti

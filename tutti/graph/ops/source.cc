@@ -26,16 +26,19 @@ void RegisterSourceOps(OpRegistry& registry) {
   registry.Add({.name = "Constant",
                 .attrs = {{"value", AttrType::kTensor}},
                 .infer = InferConstant,
-                .gradient = Gradient::kZero});
+                .gradient = Gradient::kZero,
+                .source = true});
   registry.Add({.name = "Placeholder",
                 .attrs = {{"dtype", AttrType::kDType}, {"shape", AttrType::kShape}},
                 .infer = InferDeclared,
-                .gradient = Gradient::kZero});
+                .gradient = Gradient::kZero,
+                .source = true});
   // A value that a subgraph is called with; made by If and While, never by users.
   registry.Add({.name = "Arg",
                 .attrs = {{"dtype", AttrType::kDType}, {"shape", AttrType::kShape}},
                 .infer = InferDeclared,
-                .gradient = Gradient::kZero});
+                .gradient = Gradient::kZero,
+                .source = true});
 }
 
 Output Constant(Graph& graph, Tensor value, std::string_view name, std::source_location where) {

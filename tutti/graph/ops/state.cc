@@ -4,7 +4,9 @@
 
 #include <optional>
 
+#include "tutti/base/error.h"
 #include "tutti/graph/build.h"
+#include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/register.h"
 #include "tutti/graph/ops/rows.h"
 #include "tutti/graph/ops/variable_key.h"
@@ -96,6 +98,7 @@ void RegisterStateOps(OpRegistry& registry) {
                 .infer = InferVariable,
                 .gradient = Gradient::kZero,
                 .stateful = true,
+                .without_effects = true,
                 .provides_outputs = true});
   registry.Add({.name = "Assign",
                 .inputs = {"&variable", "value"},
@@ -125,17 +128,152 @@ void RegisterStateOps(OpRegistry& registry) {
                       return absl::OkStatus();
                     },
                 .gradient = Gradient::kZero,
-                .stateful = true});
+                .stateful = true,
+                .without_effects = true});
 }
 
 namespace {
-thread_local VariablePlacementScope::DeviceOf device_of_variables;
+
+thread_local VariablePlacementScope::Place place_variable;
+
+std::string DescribeVariable(std::string_view name, const std::source_location& where) {
+  const std::string_view file = where.file_name();
+  const size_t slash = file.rfind('/');
+  return fmt::format("Variable \"{}\" ({}:{})", name,
+                     slash == file.npos ? file : file.substr(slash + 1), where.line());
 }
 
-VariablePlacementScope::VariablePlacementScope(DeviceOf device_of) {
-  device_of_variables = std::move(device_of);
+// A body runs again and again and nobody initialises what lies in it.
+void RequireOutsideOfBodies(const Graph& graph, std::string_view name,
+                            const std::source_location& where) {
+  if (graph.parent() == nullptr && SubgraphBeingBuilt() == nullptr) return;
+  ThrowInvalidArgument(fmt::format(
+      "{}: a variable cannot be made inside the branch of an If or the body of a While, "
+      "where nothing would initialise it; make it before the If or While and use it "
+      "inside",
+      DescribeVariable(name, where)));
 }
-VariablePlacementScope::~VariablePlacementScope() { device_of_variables = nullptr; }
+
+// The nodes of the first value. An Error says which variable it is of.
+Output BuildInitialValue(Graph& graph, const Initializer& initializer, std::string_view name,
+                         const std::source_location& where) {
+  try {
+    return initializer.build(graph);
+  } catch (const Error& error) {
+    throw Error(error.code(), fmt::format("{}: its initialiser failed: {}",
+                                          DescribeVariable(name, where), error.what()));
+  }
+}
+
+Output MakeVariable(Graph& graph, const Initializer& initializer, const std::string& base,
+                    const VariableOptions& options, std::source_location where) {
+  const std::string relative = base.substr(graph.name_scope().size());
+  // The variable names the node that initialises it, so that any client that has the graph can find
+  // it.
+  OpBuilder builder("Variable", relative);
+  builder.On(graph)
+      .At(where)
+      .Attr("dtype", initializer.dtype)
+      .Attr("shape", initializer.shape)
+      .Attr("initializer", base + "/initialize");
+  if (!options.trainable) builder.Attr("trainable", false);
+  const Output variable = builder.Build();
+  Output value;
+  {
+    // Random initialisers derive their seed from their names, and so from the variable's.
+    NameScope scope(graph, relative + "/initial");
+    value = BuildInitialValue(graph, initializer, base, where);
+  }
+  OpBuilder("Assign", relative + "/initialize").At(where).In(variable).In(value).Build();
+  OpBuilder("IsInitialized", relative + "/is_initialized").At(where).In(variable).Build();
+  return variable;
+}
+
+std::string PartName(const std::string& whole, size_t part) {
+  return fmt::format("{}/part_{}", whole, part);
+}
+
+void CheckParts(const VariableRequest& request, const VariablePlacement& placement) {
+  int64_t rows = 0;
+  bool positive = true;
+  for (const VariablePlacement::Part& part : placement.parts) {
+    positive = positive && part.rows > 0;
+    rows += part.rows;
+  }
+  const Shape& shape = request.shape;
+  const bool known = shape.IsFullyKnown() && shape.rank() > 0;
+  if (known && positive && rows == shape[0] && request.options.trainable) return;
+  ThrowInvalidArgument(
+      fmt::format("variable \"{}\" {} was placed in {} parts of {} rows together; only a trainable "
+                  "variable of known shape can be split, into parts of at least one row that make "
+                  "up dimension 0",
+                  request.name, shape.ToString(), placement.parts.size(), rows));
+}
+
+// The parts begin with the same numbers as the whole would.
+Output MakeParts(Graph& graph, const Initializer& initializer, const VariableRequest& request,
+                 const VariablePlacement& placement, std::source_location where) {
+  CheckParts(request, placement);
+  const std::string relative = request.name.substr(graph.name_scope().size());
+  Output whole;
+  {
+    NameScope scope(graph, relative + "/initial");
+    whole = BuildInitialValue(graph, initializer, request.name, where);
+  }
+  std::vector<Output> parts;
+  int64_t first = 0;
+  for (size_t p = 0; p < placement.parts.size(); ++p) {
+    const auto& [rows, device] = placement.parts[p];
+    std::optional<DeviceScope> on;
+    if (!device.empty()) on.emplace(graph, device);
+    std::vector<int64_t> begin(size_t(request.shape.rank()), 0);
+    std::vector<int64_t> size(begin.size(), -1);
+    begin[0] = first;
+    size[0] = rows;
+    const Initializer part = {initializer.dtype, request.shape.WithDim(0, rows),
+                              [&](Graph&) { return Slice(whole, begin, size); }};
+    parts.push_back(MakeVariable(graph, part, PartName(request.name, p), request.options, where));
+    first += rows;
+  }
+  return Concat(parts, 0, relative, where);
+}
+
+// Makes the variable where the scope's function wants it, whole or in parts.
+Output PlaceVariable(Graph& graph, const Initializer& initializer, const std::string& base,
+                     const VariableOptions& options, std::source_location where) {
+  if (!place_variable) return MakeVariable(graph, initializer, base, options, where);
+  const VariableRequest request = {base, initializer.dtype, initializer.shape, options};
+  const VariablePlacement placement = place_variable(request);
+  if (options.slot_of) {
+    const std::string& home = options.slot_of.node->device();
+    if ((!placement.device.empty() && placement.device != home) || !placement.parts.empty()) {
+      ThrowInvalidArgument(
+          fmt::format("the slot \"{}\" was placed on \"{}\"{}; expected the device of its variable "
+                      "{}, \"{}\", because an update changes both",
+                      base, placement.device, placement.parts.empty() ? "" : " in parts",
+                      options.slot_of.node->Describe(), home));
+    }
+  }
+  if (!placement.parts.empty()) return MakeParts(graph, initializer, request, placement, where);
+  std::optional<DeviceScope> device;
+  if (!placement.device.empty()) device.emplace(graph, placement.device);
+  return MakeVariable(graph, initializer, base, options, where);
+}
+
+}  // namespace
+
+VariablePlacementScope::VariablePlacementScope(Place place) { place_variable = std::move(place); }
+VariablePlacementScope::~VariablePlacementScope() { place_variable = nullptr; }
+
+bool IsVariable(const Node& node) {
+  if (node.op() == "Variable") return true;
+  if (node.op() != "Concat") return false;
+  for (int i = 0; i < node.num_inputs(); ++i) {
+    const Node& part = *node.input(i).node;
+    if (part.op() != "Variable" || part.name() != PartName(node.name(), size_t(i))) return false;
+  }
+  return true;
+}
 
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
                 std::source_location where) {
@@ -146,30 +284,16 @@ Output Variable(Graph& graph, const Initializer& initializer, std::string_view n
                 const VariableOptions& options, std::source_location where) {
   const std::string base(name.empty() ? graph.UniqueName("variable")
                                       : graph.name_scope() + std::string(name));
-  std::optional<DeviceScope> device;
-  if (device_of_variables) {
-    const std::string chosen = device_of_variables(base, initializer.dtype, initializer.shape);
-    if (!chosen.empty()) device.emplace(graph, chosen);
+  RequireOutsideOfBodies(graph, base, where);
+  if (!initializer.build) {
+    ThrowInvalidArgument(
+        fmt::format("{}: its initialiser is empty: Initializer::build holds no function; use "
+                    "Zeros, RandomUniform, Value or another function of nn/initializers.h",
+                    DescribeVariable(base, where)));
   }
-  // The variable names the node that initialises it, so that any client that has the graph can find
-  // it.
-  OpBuilder builder("Variable", name.empty() ? base.substr(graph.name_scope().size()) : name);
-  builder.On(graph)
-      .At(where)
-      .Attr("dtype", initializer.dtype)
-      .Attr("shape", initializer.shape)
-      .Attr("initializer", base + "/initialize");
-  if (!options.trainable) builder.Attr("trainable", false);
-  const Output variable = builder.Build();
-  const std::string relative = base.substr(graph.name_scope().size());
-  Output value;
-  {
-    // Random initialisers derive their seed from their names, and so from the variable's.
-    NameScope scope(graph, relative + "/initial");
-    value = initializer.build(graph);
-  }
-  OpBuilder("Assign", relative + "/initialize").At(where).In(variable).In(value).Build();
-  OpBuilder("IsInitialized", relative + "/is_initialized").At(where).In(variable).Build();
+  AllOrNothing nodes(graph);
+  const Output variable = PlaceVariable(graph, initializer, base, options, where);
+  nodes.Keep();
   return variable;
 }
 

@@ -4,6 +4,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tutti/graph/input.h"
 
@@ -20,29 +21,56 @@ struct Initializer {
 
 // A value that lives on a device, under its name, from run to run. As an input it stands for the
 // value that it has when the step starts; updates return the value they leave. Session::Initialize
-// gives it its first value.
+// gives it its first value. Throws Error, and leaves the graph as it was, when the initialiser does
+// or gives another type or shape. A variable cannot be made inside If and While, only used there.
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name = "",
                 std::source_location where = std::source_location::current());
 
 // The same; `trainable` says whether nn::TrainableVariables lists it (moving averages, counters and
-// optimizer slots are not).
+// optimizer slots are not). `slot_of` is the variable whose optimizer slot it is, if it is one.
 struct VariableOptions {
   bool trainable = true;
+  Output slot_of = {};
 };
 Output Variable(Graph& graph, const Initializer& initializer, std::string_view name,
                 const VariableOptions& options,
                 std::source_location where = std::source_location::current());
 
-// While it lives, variables that this thread makes live on the device that `device_of` names, where
-// that is not empty: how a strategy decides where they go. One at a time per thread.
+// A variable that is about to be made.
+struct VariableRequest {
+  std::string name;  // in full
+  DType dtype = kFloat32;
+  Shape shape;
+  VariableOptions options = {};
+};
+
+// Where a variable lives: on one device, or in parts of consecutive rows (of dimension 0) that are
+// variables of their own, NAME/part_0 and so on. Variable() then returns the parts joined, which
+// models read as usual; gradients and updates are those of the parts. Only trainable variables can
+// be split, for whoever assigns to a variable needs all of it.
+struct VariablePlacement {
+  struct Part {
+    int64_t rows = 0;
+    std::string device = {};
+  };
+  std::string device = {};       // empty: as device scopes say
+  std::vector<Part> parts = {};  // empty: in one piece; else their rows make up dimension 0
+};
+
+// While it lives, `place` decides where variables live that this thread makes: how a strategy
+// spreads them. A slot must stay on the device of its variable, because an update changes both:
+// `place` learns of it, and names that device or none. One at a time per thread.
 class VariablePlacementScope {
  public:
-  using DeviceOf = std::function<std::string(std::string_view name, DType, const Shape&)>;
-  explicit VariablePlacementScope(DeviceOf device_of);
+  using Place = std::function<VariablePlacement(const VariableRequest&)>;
+  explicit VariablePlacementScope(Place place);
   ~VariablePlacementScope();
   VariablePlacementScope(const VariablePlacementScope&) = delete;
   VariablePlacementScope& operator=(const VariablePlacementScope&) = delete;
 };
+
+// Is the node what Variable() returned: a variable, or one that was split?
+bool IsVariable(const Node& node);
 
 // `variable` must be what Variable() returned. Each returns the value after the update.
 Output Assign(Input variable, Input value, std::string_view name = "");

@@ -10,6 +10,8 @@ void RegisterTransferOps(OpRegistry& registry) {
                 .attrs = {{"key", AttrType::kString}},
                 .infer = [](InferContext&) { return absl::OkStatus(); },
                 .stateful = true,
+                .transfer = true,
+                .keeps_inputs = true,
                 .internal = true});
   registry.Add({.name = "Recv",
                 .attrs = {{"key", AttrType::kString},
@@ -22,6 +24,7 @@ void RegisterTransferOps(OpRegistry& registry) {
                     },
                 .stateful = true,
                 .async = true,
+                .transfer = true,
                 .internal = true,
                 .provides_outputs = true});
 }

@@ -1,5 +1,6 @@
 #include "tutti/graph/ops/update.h"
 
+#include "tutti/base/check.h"
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/register.h"
 #include "tutti/graph/ops/rows.h"
@@ -80,10 +81,6 @@ absl::Status InferFused(InferContext& c, const UpdateOp& op) {
   return absl::OkStatus();
 }
 
-OpBuilder& AddScale(OpBuilder& builder, const std::optional<Input>& scale) {
-  return scale ? builder.In(*scale) : builder;
-}
-
 // A literal step must stay an integer, whatever the dtype of the variable beside it.
 Input WholeStep(const Input& step) {
   if (!step.is_literal() || !step.is_number() || !IsInteger(step.literal().dtype())) return step;
@@ -95,10 +92,48 @@ Input WholeStep(const Input& step) {
   return {Tensor::Scalar<int64_t>(value), step.where()};
 }
 
-OpBuilder Update(std::string_view op, std::string_view name, std::initializer_list<Input> inputs) {
-  OpBuilder builder(op, name);
-  for (const Input& input : inputs) builder.In(input);
-  return builder;
+AttrList AttrsOf(const GradientDescentOptions&) { return {}; }
+AttrList AttrsOf(const MomentumOptions& o) {
+  return {{"momentum", o.momentum}, {"nesterov", o.nesterov}};
+}
+AttrList AttrsOf(const AdagradOptions& o) { return {{"epsilon", o.epsilon}}; }
+AttrList AttrsOf(const AdamOptions& o) {
+  return {{"beta1", o.beta1}, {"beta2", o.beta2}, {"epsilon", o.epsilon}};
+}
+AttrList AttrsOf(const AdamWOptions& o) {
+  return {{"beta1", o.beta1},
+          {"beta2", o.beta2},
+          {"epsilon", o.epsilon},
+          {"weight_decay", o.weight_decay}};
+}
+AttrList AttrsOf(const FtrlOptions& o) { return {{"beta", o.beta}, {"l1", o.l1}, {"l2", o.l2}}; }
+
+using Inputs = std::vector<Input>;
+
+template <typename Options>
+Output Build(std::string_view op, Inputs references, Inputs scalars, Inputs gradient,
+             const Options& options, std::string_view name) {
+  return BuildUpdate(
+      op, {std::move(references), std::move(scalars), std::move(gradient), options.scale},
+      AttrsOf(options), name);
+}
+
+// The two forms of RMSProp are two ops, so that without momentum no slot is read and written.
+Output BuildRMSProp(Inputs references, Inputs scalars, Inputs gradient,
+                    const RMSPropOptions& options, std::string_view name) {
+  if (options.momentum != 0 && !options.momentum_slot) {
+    ThrowInvalidArgument(
+        fmt::format("ApplyRMSProp: momentum is {} but there is no momentum_slot to keep it in",
+                    options.momentum));
+  }
+  AttrList attrs = {{"epsilon", options.epsilon}, {"rho", options.rho}};
+  if (options.momentum_slot) {
+    references.push_back(*options.momentum_slot);
+    SetAttr(attrs, "momentum", options.momentum);
+  }
+  return BuildUpdate(
+      options.momentum_slot ? "ApplyRMSPropMomentum" : "ApplyRMSProp",
+      {std::move(references), std::move(scalars), std::move(gradient), options.scale}, attrs, name);
 }
 
 }  // namespace
@@ -184,139 +219,96 @@ void RegisterUpdateOps(OpRegistry& registry) {
   }
 }
 
+Output BuildUpdate(std::string_view op, UpdateInputs inputs, const AttrList& attrs,
+                   std::string_view name) {
+  const UpdateOp* def = FindUpdateOp(op);
+  TUTTI_CHECK(def != nullptr && int(inputs.references.size()) == def->references());
+  if (def->takes_step) inputs.scalars[1] = WholeStep(inputs.scalars[1]);
+  const bool sparse = inputs.gradient.size() == 2;
+  OpBuilder builder(sparse ? def->name + "Sparse" : def->name, name);
+  for (const auto& group : {inputs.references, inputs.scalars, inputs.gradient}) {
+    for (const Input& input : group) builder.In(input);
+  }
+  if (inputs.scale) builder.In(*inputs.scale);
+  for (const auto& [attr, value] : attrs) builder.Attr(attr, value);
+  return builder.Build();
+}
+
 Output ApplyGradientDescent(Input variable, Input learning_rate, Input gradient,
                             const GradientDescentOptions& options, std::string_view name) {
-  OpBuilder builder = Update("ApplyGradientDescent", name, {variable, learning_rate, gradient});
-  return AddScale(builder, options.scale).Build();
+  return Build("ApplyGradientDescent", {variable}, {learning_rate}, {gradient}, options, name);
 }
 
 Output ApplyGradientDescentSparse(Input variable, Input learning_rate, Input indices, Input rows,
                                   const GradientDescentOptions& options, std::string_view name) {
-  OpBuilder builder =
-      Update("ApplyGradientDescentSparse", name, {variable, learning_rate, indices, rows});
-  return AddScale(builder, options.scale).Build();
+  return Build("ApplyGradientDescent", {variable}, {learning_rate}, {indices, rows}, options, name);
 }
-
-namespace {
-Output Finish(OpBuilder builder, const MomentumOptions& options) {
-  builder.Attr("momentum", options.momentum).Attr("nesterov", options.nesterov);
-  return AddScale(builder, options.scale).Build();
-}
-Output Finish(OpBuilder builder, const AdagradOptions& options) {
-  builder.Attr("epsilon", options.epsilon);
-  return AddScale(builder, options.scale).Build();
-}
-Output Finish(OpBuilder builder, const AdamOptions& options) {
-  builder.Attr("beta1", options.beta1).Attr("beta2", options.beta2);
-  builder.Attr("epsilon", options.epsilon);
-  return AddScale(builder, options.scale).Build();
-}
-Output Finish(OpBuilder builder, const AdamWOptions& options) {
-  builder.Attr("beta1", options.beta1).Attr("beta2", options.beta2);
-  builder.Attr("epsilon", options.epsilon).Attr("weight_decay", options.weight_decay);
-  return AddScale(builder, options.scale).Build();
-}
-Output Finish(OpBuilder builder, const FtrlOptions& options) {
-  builder.Attr("l1", options.l1).Attr("l2", options.l2).Attr("beta", options.beta);
-  return AddScale(builder, options.scale).Build();
-}
-
-// The two forms of RMSProp are two ops, so that without momentum no slot is read and written.
-Output BuildRMSProp(std::string_view suffix, std::string_view name, const Input& variable,
-                    const Input& square_mean, std::initializer_list<Input> rest,
-                    const RMSPropOptions& options) {
-  if (options.momentum != 0 && !options.momentum_slot) {
-    ThrowInvalidArgument(
-        fmt::format("ApplyRMSProp: momentum is {} but there is no momentum_slot to keep it in",
-                    options.momentum));
-  }
-  OpBuilder builder(
-      (options.momentum_slot ? "ApplyRMSPropMomentum" : "ApplyRMSProp") + std::string(suffix),
-      name);
-  builder.In(variable).In(square_mean);
-  if (options.momentum_slot) builder.In(*options.momentum_slot).Attr("momentum", options.momentum);
-  for (const Input& input : rest) builder.In(input);
-  builder.Attr("rho", options.rho).Attr("epsilon", options.epsilon);
-  return AddScale(builder, options.scale).Build();
-}
-}  // namespace
 
 Output ApplyMomentum(Input variable, Input accumulator, Input learning_rate, Input gradient,
                      const MomentumOptions& options, std::string_view name) {
-  return Finish(Update("ApplyMomentum", name, {variable, accumulator, learning_rate, gradient}),
-                options);
+  return Build("ApplyMomentum", {variable, accumulator}, {learning_rate}, {gradient}, options,
+               name);
 }
 
 Output ApplyMomentumSparse(Input variable, Input accumulator, Input learning_rate, Input indices,
                            Input rows, const MomentumOptions& options, std::string_view name) {
-  return Finish(
-      Update("ApplyMomentumSparse", name, {variable, accumulator, learning_rate, indices, rows}),
-      options);
+  return Build("ApplyMomentum", {variable, accumulator}, {learning_rate}, {indices, rows}, options,
+               name);
 }
 
 Output ApplyAdagrad(Input variable, Input square_sum, Input learning_rate, Input gradient,
                     const AdagradOptions& options, std::string_view name) {
-  return Finish(Update("ApplyAdagrad", name, {variable, square_sum, learning_rate, gradient}),
-                options);
+  return Build("ApplyAdagrad", {variable, square_sum}, {learning_rate}, {gradient}, options, name);
 }
 
 Output ApplyAdagradSparse(Input variable, Input square_sum, Input learning_rate, Input indices,
                           Input rows, const AdagradOptions& options, std::string_view name) {
-  return Finish(
-      Update("ApplyAdagradSparse", name, {variable, square_sum, learning_rate, indices, rows}),
-      options);
+  return Build("ApplyAdagrad", {variable, square_sum}, {learning_rate}, {indices, rows}, options,
+               name);
 }
 
 Output ApplyRMSProp(Input variable, Input square_mean, Input learning_rate, Input gradient,
                     const RMSPropOptions& options, std::string_view name) {
-  return BuildRMSProp("", name, variable, square_mean, {learning_rate, gradient}, options);
+  return BuildRMSProp({variable, square_mean}, {learning_rate}, {gradient}, options, name);
 }
 
 Output ApplyRMSPropSparse(Input variable, Input square_mean, Input learning_rate, Input indices,
                           Input rows, const RMSPropOptions& options, std::string_view name) {
-  return BuildRMSProp("Sparse", name, variable, square_mean, {learning_rate, indices, rows},
-                      options);
+  return BuildRMSProp({variable, square_mean}, {learning_rate}, {indices, rows}, options, name);
 }
 
 Output ApplyAdam(Input variable, Input m, Input v, Input learning_rate, Input step, Input gradient,
                  const AdamOptions& options, std::string_view name) {
-  return Finish(
-      Update("ApplyAdam", name, {variable, m, v, learning_rate, WholeStep(step), gradient}),
-      options);
+  return Build("ApplyAdam", {variable, m, v}, {learning_rate, step}, {gradient}, options, name);
 }
 
 Output ApplyAdamSparse(Input variable, Input m, Input v, Input learning_rate, Input step,
                        Input indices, Input rows, const AdamOptions& options,
                        std::string_view name) {
-  return Finish(Update("ApplyAdamSparse", name,
-                       {variable, m, v, learning_rate, WholeStep(step), indices, rows}),
-                options);
+  return Build("ApplyAdam", {variable, m, v}, {learning_rate, step}, {indices, rows}, options,
+               name);
 }
 
 Output ApplyAdamW(Input variable, Input m, Input v, Input learning_rate, Input step, Input gradient,
                   const AdamWOptions& options, std::string_view name) {
-  return Finish(
-      Update("ApplyAdamW", name, {variable, m, v, learning_rate, WholeStep(step), gradient}),
-      options);
+  return Build("ApplyAdamW", {variable, m, v}, {learning_rate, step}, {gradient}, options, name);
 }
 
 Output ApplyAdamWSparse(Input variable, Input m, Input v, Input learning_rate, Input step,
                         Input indices, Input rows, const AdamWOptions& options,
                         std::string_view name) {
-  return Finish(Update("ApplyAdamWSparse", name,
-                       {variable, m, v, learning_rate, WholeStep(step), indices, rows}),
-                options);
+  return Build("ApplyAdamW", {variable, m, v}, {learning_rate, step}, {indices, rows}, options,
+               name);
 }
 
 Output ApplyFtrl(Input variable, Input n, Input z, Input learning_rate, Input gradient,
                  const FtrlOptions& options, std::string_view name) {
-  return Finish(Update("ApplyFtrl", name, {variable, n, z, learning_rate, gradient}), options);
+  return Build("ApplyFtrl", {variable, n, z}, {learning_rate}, {gradient}, options, name);
 }
 
 Output ApplyFtrlSparse(Input variable, Input n, Input z, Input learning_rate, Input indices,
                        Input rows, const FtrlOptions& options, std::string_view name) {
-  return Finish(Update("ApplyFtrlSparse", name, {variable, n, z, learning_rate, indices, rows}),
-                options);
+  return Build("ApplyFtrl", {variable, n, z}, {learning_rate}, {indices, rows}, options, name);
 }
 
 }  // namespace tutti

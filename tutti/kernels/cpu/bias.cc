@@ -243,10 +243,13 @@ void RegisterBiasCpuKernels(KernelRegistry& registry) {
                 .kind = "cpu",
                 .dtypes = {kFloat32},
                 .make = [] { return std::make_unique<BiasAddKernel>(); },
-                .in_place = {{0, 0}}});
-  registry.Add({.op = "BiasAddGrad", .kind = "cpu", .dtypes = {kFloat32}, .make = [] {
-                  return std::make_unique<BiasAddGradKernel>();
-                }});
+                .in_place = {{0, 0}},
+                .image_layouts = true});
+  registry.Add({.op = "BiasAddGrad",
+                .kind = "cpu",
+                .dtypes = {kFloat32},
+                .make = [] { return std::make_unique<BiasAddGradKernel>(); },
+                .image_layouts = true});
 }
 
 }  // namespace tutti

@@ -11,16 +11,13 @@
 #include <cstring>
 #include <limits>
 
-#include "tutti/device/device.h"
 #include "tutti/kernels/cpu/elementwise_kernels.h"
 
 namespace tutti {
 
 // The loops of this file. Steps are 0 or 1: whether an array moves along or is a single value.
 struct CompareLoops {
-  using Compare = void (*)(const float* a, int step_a, const float* b, int step_b, bool* y,
-                           int64_t n);
-  std::array<Compare, 6> compare;  // in the order of kComparisons
+  std::array<PairLoop<float, bool>, 6> compare;  // in the order of kComparisons
   void (*is_finite)(const float* x, bool* y, int64_t n);
   void (*select)(const bool* condition, int step_condition, const float* a, int step_a,
                  const float* b, int step_b, float* y, int64_t n);
@@ -158,21 +155,6 @@ constexpr int64_t kGrain = 16384;
 
 const CompareLoops& Loops() { return *HWY_DYNAMIC_DISPATCH(TargetCompareLoops)(); }
 
-absl::Status Compare(KernelContext& context, CompareLoops::Compare loop) {
-  const Tensor& a = context.input(0);
-  const Tensor& b = context.input(1);
-  Tensor& y = context.output(0);
-  const Shape shapes[] = {a.shape(), b.shape()};
-  const Broadcast broadcast(y.shape(), shapes);
-  context.team().ParallelFor(broadcast.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    broadcast.ForEachRun(begin, end, [&](int64_t position, int64_t count, const auto& offsets) {
-      loop(a.data<float>() + offsets[0], broadcast.step(0), b.data<float>() + offsets[1],
-           broadcast.step(1), y.data<bool>() + position, count);
-    });
-  });
-  return absl::OkStatus();
-}
-
 absl::Status IsFinite(KernelContext& context) {
   const float* x = context.input(0).data<float>();
   bool* y = context.output(0).data<bool>();
@@ -219,10 +201,11 @@ absl::Status Select(KernelContext& context) {
 
 void RegisterCompareCpuKernels(KernelRegistry& registry) {
   for (size_t i = 0; i < kComparisons.size(); ++i) {
-    const CompareLoops::Compare loop = Loops().compare[i];
-    AddFunctionKernel(registry, kComparisons[i], "cpu",
-                      [loop](KernelContext& context) { return Compare(context, loop); },
-                      {kFloat32});
+    const PairLoop<float, bool> loop = Loops().compare[i];
+    AddFunctionKernel(
+        registry, kComparisons[i], "cpu",
+        [loop](KernelContext& context) { return RunBroadcastPair(context, loop, kGrain); },
+        {kFloat32});
   }
   AddFunctionKernel(registry, "IsFinite", "cpu", IsFinite, {kFloat32});
   AddFunctionKernel(registry, "Select", "cpu", Select, {}, {{1, 0}, {2, 0}});

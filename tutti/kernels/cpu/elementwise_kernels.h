@@ -2,6 +2,7 @@
 
 #include <span>
 
+#include "tutti/device/device.h"
 #include "tutti/device/kernel_registry.h"
 #include "tutti/kernels/broadcast.h"
 #include "tutti/kernels/cpu/vector_loops.h"
@@ -57,6 +58,31 @@ class BinaryLoopKernel final : public Kernel {
   bool ready_ = false;
   int repeated_ = -1;  // the input whose short row is repeated, or -1
 };
+
+// A loop over pairs of elements. Steps are 0 or 1: whether an array moves along or is a single
+// value.
+template <typename In, typename Out>
+using PairLoop = void (*)(const In* a, int step_a, const In* b, int step_b, Out* y, int64_t n);
+
+// Runs `loop` over what inputs 0 and 1 broadcast to, on the cores of the team, `grain` elements or
+// more at a time. REQUIRES: In and Out are as wide as the elements of inputs and output.
+template <typename In, typename Out>
+absl::Status RunBroadcastPair(KernelContext& context, PairLoop<In, Out> loop, int64_t grain) {
+  const Tensor& a = context.input(0);
+  const Tensor& b = context.input(1);
+  const auto* const from_a = static_cast<const In*>(a.raw());
+  const auto* const from_b = static_cast<const In*>(b.raw());
+  auto* const to = static_cast<Out*>(context.output(0).raw());
+  const Shape shapes[] = {a.shape(), b.shape()};
+  const Broadcast broadcast(context.output(0).shape(), shapes);
+  context.team().ParallelFor(broadcast.elements(), grain, [&](int64_t begin, int64_t end) {
+    broadcast.ForEachRun(begin, end, [&](int64_t position, int64_t count, const auto& offsets) {
+      loop(from_a + offsets[0], broadcast.step(0), from_b + offsets[1], broadcast.step(1),
+           to + position, count);
+    });
+  });
+  return absl::OkStatus();
+}
 
 // A unary or pair kernel for float32. Blocked layouts pad with zeros and expect zeros: only a
 // function that maps zeros to zero may run in any layout.

@@ -9,17 +9,16 @@
 #ifndef TUTTI_KERNELS_CPU_ELEMENTWISE_LOGICAL_ONCE
 #define TUTTI_KERNELS_CPU_ELEMENTWISE_LOGICAL_ONCE
 
-#include "tutti/device/device.h"
+#include <utility>
+
 #include "tutti/kernels/cpu/elementwise_kernels.h"
 
 namespace tutti {
 
-// The loops of this file. Steps are 0 or 1: whether an array moves along or is a single value.
+// The loops of this file.
 struct LogicalLoops {
-  using Pair = void (*)(const uint8_t* a, int step_a, const uint8_t* b, int step_b, uint8_t* y,
-                        int64_t n);
-  Pair both;
-  Pair either;
+  PairLoop<uint8_t, uint8_t> both;
+  PairLoop<uint8_t, uint8_t> either;
   void (*negate)(const uint8_t* x, uint8_t* y, int64_t n);
 };
 
@@ -35,7 +34,8 @@ namespace {
 using ByteTag = hn::ScalableTag<uint8_t>;
 
 template <bool kAnd>
-void PairLoop(const uint8_t* a, int step_a, const uint8_t* b, int step_b, uint8_t* y, int64_t n) {
+void LogicalLoop(const uint8_t* a, int step_a, const uint8_t* b, int step_b, uint8_t* y,
+                 int64_t n) {
   const ByteTag d;
   const auto lanes = int64_t(hn::Lanes(d));
   int64_t i = 0;
@@ -59,7 +59,7 @@ void NegateLoop(const uint8_t* x, uint8_t* y, int64_t n) {
 }
 
 constexpr LogicalLoops kLoops = {
-    .both = PairLoop<true>, .either = PairLoop<false>, .negate = NegateLoop};
+    .both = LogicalLoop<true>, .either = LogicalLoop<false>, .negate = NegateLoop};
 
 }  // namespace
 
@@ -80,27 +80,9 @@ constexpr int64_t kGrain = 65536;
 
 const LogicalLoops& Loops() { return *HWY_DYNAMIC_DISPATCH(TargetLogicalLoops)(); }
 
-const uint8_t* BytesOf(const Tensor& tensor) { return static_cast<const uint8_t*>(tensor.raw()); }
-uint8_t* BytesOf(Tensor& tensor) { return static_cast<uint8_t*>(tensor.raw()); }
-
-absl::Status RunPair(KernelContext& context, LogicalLoops::Pair loop) {
-  const Tensor& a = context.input(0);
-  const Tensor& b = context.input(1);
-  uint8_t* const y = BytesOf(context.output(0));
-  const Shape shapes[] = {a.shape(), b.shape()};
-  const Broadcast broadcast(context.output(0).shape(), shapes);
-  context.team().ParallelFor(broadcast.elements(), kGrain, [&](int64_t begin, int64_t end) {
-    broadcast.ForEachRun(begin, end, [&](int64_t position, int64_t count, const auto& offsets) {
-      loop(BytesOf(a) + offsets[0], broadcast.step(0), BytesOf(b) + offsets[1], broadcast.step(1),
-           y + position, count);
-    });
-  });
-  return absl::OkStatus();
-}
-
 absl::Status RunNot(KernelContext& context) {
-  const uint8_t* const x = BytesOf(context.input(0));
-  uint8_t* const y = BytesOf(context.output(0));
+  const auto* const x = static_cast<const uint8_t*>(context.input(0).raw());
+  auto* const y = static_cast<uint8_t*>(context.output(0).raw());
   context.team().ParallelFor(context.input(0).elements(), kGrain, [&](int64_t begin, int64_t end) {
     Loops().negate(x + begin, y + begin, end - begin);
   });
@@ -110,12 +92,13 @@ absl::Status RunNot(KernelContext& context) {
 }  // namespace
 
 void RegisterLogicalCpuKernels(KernelRegistry& registry) {
-  AddFunctionKernel(registry, "LogicalAnd", "cpu",
-                    [](KernelContext& context) { return RunPair(context, Loops().both); }, {kBool},
-                    {{0, 0}, {1, 0}});
-  AddFunctionKernel(registry, "LogicalOr", "cpu",
-                    [](KernelContext& context) { return RunPair(context, Loops().either); },
-                    {kBool}, {{0, 0}, {1, 0}});
+  for (const auto& [op, loop] :
+       {std::pair{"LogicalAnd", Loops().both}, {"LogicalOr", Loops().either}}) {
+    AddFunctionKernel(
+        registry, op, "cpu",
+        [loop = loop](KernelContext& context) { return RunBroadcastPair(context, loop, kGrain); },
+        {kBool}, {{0, 0}, {1, 0}});
+  }
   AddFunctionKernel(registry, "LogicalNot", "cpu", RunNot, {kBool}, {{0, 0}});
 }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "tutti/device/device.h"
+#include "tutti/kernels/cpu/register.h"
 
 namespace tutti {
 namespace {

@@ -59,6 +59,4 @@ class FusedElementwiseKernel final : public Kernel {
   bool ready_ = false;
 };
 
-void RegisterFusedElementwiseCpuKernel(KernelRegistry& registry);
-
 }  // namespace tutti

@@ -55,13 +55,26 @@ Window WholeImage(const Shape& x) {
   return {whole(x.dim(1)), whole(x.dim(2))};
 }
 
-class MaxPoolKernel final : public PoolKernel {
+// From one image to another, window by window: from x to y, or from dy to dx where `kToX`.
+template <auto kLoop, bool kGlobal = false, bool kToX = false>
+class OneImageKernel final : public PoolKernel {
  public:
   absl::Status Compute(KernelContext& ctx) override {
     return ForImages(ctx, [&](int64_t begin, int64_t end) {
-      MaxPoolImages(window_, inner_, ctx.input(0).data<float>(), ctx.output(0).data<float>(), begin,
-                    end);
+      kLoop(window_, inner_, ctx.input(0).data<float>(), ctx.output(0).data<float>(), begin, end);
     });
+  }
+
+ protected:
+  const Shape& ShapeOfX(const PrepareContext& ctx) const override {
+    return kToX ? ctx.output(0).shape : ctx.input(0).shape;
+  }
+  Layout LayoutOfX(const PrepareContext& ctx) const override {
+    return kToX ? ctx.output_layout(0) : ctx.input_layout(0);
+  }
+  absl::StatusOr<Window> WindowOf(const Node& node, const Shape& x) const override {
+    if (kGlobal) return WholeImage(x);
+    return PoolWindow(node, x);
   }
 };
 
@@ -101,42 +114,6 @@ class MaxPoolGradWithPositionsKernel final : public PoolKernel {
   Layout LayoutOfX(const PrepareContext& ctx) const override { return ctx.output_layout(0); }
 };
 
-template <bool kGlobal>
-class AvgPoolKernel final : public PoolKernel {
- public:
-  absl::Status Compute(KernelContext& ctx) override {
-    return ForImages(ctx, [&](int64_t begin, int64_t end) {
-      AvgPoolImages(window_, inner_, ctx.input(0).data<float>(), ctx.output(0).data<float>(), begin,
-                    end);
-    });
-  }
-
- protected:
-  absl::StatusOr<Window> WindowOf(const Node& node, const Shape& x) const override {
-    if (kGlobal) return WholeImage(x);
-    return PoolWindow(node, x);
-  }
-};
-
-template <bool kGlobal>
-class AvgPoolGradKernel final : public PoolKernel {
- public:
-  absl::Status Compute(KernelContext& ctx) override {
-    return ForImages(ctx, [&](int64_t begin, int64_t end) {
-      AvgPoolGradImages(window_, inner_, ctx.input(0).data<float>(), ctx.output(0).data<float>(),
-                        begin, end);
-    });
-  }
-
- protected:
-  const Shape& ShapeOfX(const PrepareContext& ctx) const override { return ctx.output(0).shape; }
-  Layout LayoutOfX(const PrepareContext& ctx) const override { return ctx.output_layout(0); }
-  absl::StatusOr<Window> WindowOf(const Node& node, const Shape& x) const override {
-    if (kGlobal) return WholeImage(x);
-    return PoolWindow(node, x);
-  }
-};
-
 template <typename K>
 void Add(KernelRegistry& registry, std::string op, bool shape_is_input = false) {
   registry.Add({.op = std::move(op),
@@ -145,21 +122,22 @@ void Add(KernelRegistry& registry, std::string op, bool shape_is_input = false) 
                 .make = [=]() -> std::unique_ptr<Kernel> {
                   if (!shape_is_input) return std::make_unique<K>();
                   return WithRunTimeShape(std::make_unique<K>(), 1);
-                }});
+                },
+                .image_layouts = true});
 }
 
 }  // namespace
 
 void RegisterPoolCpuKernels(KernelRegistry& registry) {
-  Add<MaxPoolKernel>(registry, "MaxPool");
+  Add<OneImageKernel<MaxPoolImages>>(registry, "MaxPool");
   Add<MaxPoolGradKernel>(registry, "MaxPoolGrad");
   Add<MaxPoolWithPositionsKernel>(registry, "_MaxPoolWithPositions");
   Add<MaxPoolGradWithPositionsKernel>(registry, "_MaxPoolGradWithPositions");
-  Add<AvgPoolKernel<false>>(registry, "AvgPool");
-  Add<AvgPoolGradKernel<false>>(registry, "AvgPoolGrad", true);
+  Add<OneImageKernel<AvgPoolImages>>(registry, "AvgPool");
+  Add<OneImageKernel<AvgPoolGradImages, false, true>>(registry, "AvgPoolGrad", true);
   // A blocked image pools to [n, channels] in the very order of row-major, so any layout will do.
-  Add<AvgPoolKernel<true>>(registry, "GlobalAvgPool");
-  Add<AvgPoolGradKernel<true>>(registry, "GlobalAvgPoolGrad", true);
+  Add<OneImageKernel<AvgPoolImages, true>>(registry, "GlobalAvgPool");
+  Add<OneImageKernel<AvgPoolGradImages, true, true>>(registry, "GlobalAvgPoolGrad", true);
 }
 
 }  // namespace tutti

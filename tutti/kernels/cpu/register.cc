@@ -5,7 +5,6 @@ namespace tutti {
 void RegisterCpuKernels(KernelRegistry& registry) {
   RegisterElementwiseCpuKernels(registry);
   RegisterActivationCpuKernels(registry);
-  RegisterShapeCpuKernels(registry);
   RegisterArrangeCpuKernels(registry);
   RegisterGatherCpuKernels(registry);
   RegisterPartitionCpuKernels(registry);
@@ -19,7 +18,7 @@ void RegisterCpuKernels(KernelRegistry& registry) {
   RegisterNormCpuKernels(registry);
   RegisterStateCpuKernels(registry);
   RegisterUpdateCpuKernels(registry);
-  RegisterFusedCpuKernels(registry);
+  RegisterFusedElementwiseCpuKernel(registry);
   RegisterQueueCpuKernels(registry);
   RegisterSyncCpuKernels(registry);
 }

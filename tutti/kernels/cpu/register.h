@@ -9,7 +9,6 @@ void RegisterCpuKernels(KernelRegistry& registry);
 
 void RegisterElementwiseCpuKernels(KernelRegistry& registry);  // elementwise.cc
 void RegisterActivationCpuKernels(KernelRegistry& registry);   // activation.cc
-void RegisterShapeCpuKernels(KernelRegistry& registry);        // shape.cc
 void RegisterArrangeCpuKernels(KernelRegistry& registry);      // arrange.cc
 void RegisterGatherCpuKernels(KernelRegistry& registry);       // gather.cc
 void RegisterPartitionCpuKernels(KernelRegistry& registry);    // partition.cc
@@ -25,8 +24,10 @@ void RegisterPoolCpuKernels(KernelRegistry& registry);         // pool.cc
 void RegisterNormCpuKernels(KernelRegistry& registry);         // norm.cc
 void RegisterStateCpuKernels(KernelRegistry& registry);        // state.cc
 void RegisterUpdateCpuKernels(KernelRegistry& registry);       // update.cc
-void RegisterFusedCpuKernels(KernelRegistry& registry);        // fused.cc
 void RegisterQueueCpuKernels(KernelRegistry& registry);        // queue.cc
 void RegisterSyncCpuKernels(KernelRegistry& registry);         // sync.cc
+
+// What FuseElementwise makes; fused_elementwise.cc.
+void RegisterFusedElementwiseCpuKernel(KernelRegistry& registry);
 
 }  // namespace tutti

@@ -70,13 +70,16 @@ void Zero(Tensor& tensor) {
   std::fill_n(tensor.data<T>(), tensor.elements(), T{});
 }
 
-absl::Status MaxPoolRef(KernelContext& ctx) {
+// What input kFrom, shaped like x, holds where x has its maxima: x itself for MaxPool, v for
+// MaxPoolGradGrad.
+template <int kFrom>
+absl::Status TakeAtMaxima(KernelContext& ctx) {
   const Tensor& x = ctx.input(0);
   TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
   VisitReal(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
-      ctx.output(0).data<T>()[y] = x.data<T>()[where];
+      ctx.output(0).data<T>()[y] = ctx.input(kFrom).data<T>()[where];
     });
   });
   return absl::OkStatus();
@@ -93,18 +96,6 @@ absl::Status MaxPoolGradRef(KernelContext& ctx) {
     ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
       dx[where] =
           static_cast<T>(static_cast<Acc>(dx[where]) + static_cast<Acc>(ctx.input(2).data<T>()[y]));
-    });
-  });
-  return absl::OkStatus();
-}
-
-absl::Status MaxPoolGradGradRef(KernelContext& ctx) {
-  const Tensor& x = ctx.input(0);
-  TUTTI_ASSIGN_OR_RETURN(const Window window, PoolWindow(*ctx.node, x.shape()));
-  VisitReal(x.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
-      ctx.output(0).data<T>()[y] = ctx.input(2).data<T>()[where];
     });
   });
   return absl::OkStatus();
@@ -271,9 +262,9 @@ void AddShapedRef(KernelRegistry& registry, std::string op, absl::Status (*compu
 
 void RegisterPoolRefKernels(KernelRegistry& registry) {
   const std::vector<DType> reals = {kFloat16, kBFloat16, kFloat32, kFloat64};
-  AddFunctionKernel(registry, "MaxPool", "ref", MaxPoolRef, reals);
+  AddFunctionKernel(registry, "MaxPool", "ref", TakeAtMaxima<0>, reals);
   AddFunctionKernel(registry, "MaxPoolGrad", "ref", MaxPoolGradRef, reals);
-  AddFunctionKernel(registry, "MaxPoolGradGrad", "ref", MaxPoolGradGradRef, reals);
+  AddFunctionKernel(registry, "MaxPoolGradGrad", "ref", TakeAtMaxima<2>, reals);
   AddFunctionKernel(registry, "_MaxPoolWithPositions", "ref", MaxPoolWithPositionsRef, reals);
   AddFunctionKernel(registry, "_MaxPoolGradWithPositions", "ref", MaxPoolGradWithPositionsRef,
                     reals);

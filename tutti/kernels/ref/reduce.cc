@@ -6,6 +6,7 @@
 
 #include "tutti/device/device.h"
 #include "tutti/kernels/reduce_dims.h"
+#include "tutti/kernels/ref/floating.h"
 #include "tutti/kernels/ref/register.h"
 
 namespace tutti {
@@ -300,7 +301,7 @@ class ExclusiveProdKernel : public Kernel {
 
   absl::Status Compute(KernelContext& c) override {
     if (c.input(0).elements() == 0) return absl::OkStatus();
-    c.input(0).dtype() == kFloat64 ? Run<double>(c) : Run<float>(c);
+    VisitFloating(c.input(0).dtype(), [&](auto tag) { Run<typename decltype(tag)::type>(c); });
     return absl::OkStatus();
   }
 
@@ -315,7 +316,7 @@ class ExclusiveProdKernel : public Kernel {
     DimsCounter kept(dims, false);
     DimsCounter along(dims, true);
     const auto take = [&](Dual& product, int64_t at) {
-      product.Times(double(x.data<T>()[at]), h == nullptr ? 0 : double(h[at]));
+      product.Times(Widen(x.data<T>()[at]), h == nullptr ? 0 : Widen(h[at]));
     };
     for (int64_t o = 0; o < dims.outputs; ++o, kept.Next()) {
       Dual left;
@@ -329,7 +330,7 @@ class ExclusiveProdKernel : public Kernel {
         const int64_t at = kept.offset() + along.offset();
         Dual others = before[i];
         others.Times(right.value, right.slope);
-        c.output(0).data<T>()[at] = T(h == nullptr ? others.value : others.slope);
+        c.output(0).data<T>()[at] = Narrow<T>(h == nullptr ? others.value : others.slope);
         take(right, at);
       }
       along.Seek(0);
@@ -354,7 +355,7 @@ void RegisterReduceRefKernels(KernelRegistry& registry) {
   AddFunctionKernel(registry, "BroadcastTo", "ref", BroadcastTo);
   AddFunctionKernel(registry, "SumToShape", "ref", SumToShape);
   for (const char* op : {"ExclusiveProd", "ExclusiveProdGrad"}) {
-    AddKernel<ExclusiveProdKernel>(registry, op, "ref", {kFloat32, kFloat64});
+    AddKernel<ExclusiveProdKernel>(registry, op, "ref", {kFloat16, kBFloat16, kFloat32, kFloat64});
   }
 }
 

@@ -3,7 +3,6 @@
 namespace tutti {
 
 void RegisterRefKernels(KernelRegistry& registry) {
-  RegisterSourceRefKernels(registry);
   RegisterElementwiseRefKernels(registry);
   RegisterActivationRefKernels(registry);
   RegisterShapeRefKernels(registry);
@@ -21,7 +20,7 @@ void RegisterRefKernels(KernelRegistry& registry) {
   RegisterStateRefKernels(registry);
   RegisterUpdateRefKernels(registry);
   RegisterControlRefKernels(registry);
-  RegisterFusedRefKernels(registry);
+  RegisterFusedElementwiseRefKernel(registry);
 }
 
 }  // namespace tutti

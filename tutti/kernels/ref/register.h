@@ -8,7 +8,6 @@ namespace tutti {
 
 void RegisterRefKernels(KernelRegistry& registry);
 
-void RegisterSourceRefKernels(KernelRegistry& registry);       // source.cc
 void RegisterElementwiseRefKernels(KernelRegistry& registry);  // elementwise.cc
 void RegisterActivationRefKernels(KernelRegistry& registry);   // activation.cc
 void RegisterShapeRefKernels(KernelRegistry& registry);        // shape.cc
@@ -26,11 +25,12 @@ void RegisterNormRefKernels(KernelRegistry& registry);         // norm.cc
 void RegisterStateRefKernels(KernelRegistry& registry);        // state.cc
 void RegisterUpdateRefKernels(KernelRegistry& registry);       // update.cc
 void RegisterControlRefKernels(KernelRegistry& registry);      // control.cc
-void RegisterFusedRefKernels(KernelRegistry& registry);        // fused.cc
 
 // Parts of families that fill more than one file; the family's own function calls them.
 void RegisterElementwiseBinaryRefKernels(KernelRegistry& registry);
 void RegisterElementwiseSelectRefKernels(KernelRegistry& registry);
+
+// What FuseElementwise makes; fused_elementwise.cc.
 void RegisterFusedElementwiseRefKernel(KernelRegistry& registry);
 
 }  // namespace tutti

@@ -1,8 +1,0 @@
-#include "tutti/device/device.h"
-#include "tutti/kernels/cpu/register.h"
-
-namespace tutti {
-
-void RegisterShapeCpuKernels(KernelRegistry&) {}
-
-}  // namespace tutti

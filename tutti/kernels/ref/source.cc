@@ -1,8 +1,0 @@
-#include "tutti/device/device.h"
-#include "tutti/kernels/ref/register.h"
-
-namespace tutti {
-
-void RegisterSourceRefKernels(KernelRegistry&) {}
-
-}  // namespace tutti
