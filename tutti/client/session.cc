@@ -3,119 +3,180 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
+#include <atomic>
+#include <optional>
 
-#include "tutti/base/cores.h"
+#include "tutti/base/awaited.h"
 #include "tutti/base/status.h"
 #include "tutti/base/trace.h"
+#include "tutti/cluster/server.h"
 #include "tutti/runtime/local_master.h"
-#include "tutti/runtime/local_worker.h"
 
 namespace tutti {
 
 struct Session::State {
+  State(const Graph& graph, std::unique_ptr<Master> master)
+      : graph(graph), master(std::move(master)) {}
+
   const Graph& graph;
-  std::unique_ptr<Master> master;
+  const std::unique_ptr<Master> master;
+  std::atomic<int64_t> next_step{0};
 };
 
 namespace {
 
-// So many a device may have on every machine: then they take turns, which is slower but right.
-constexpr int kFewCores = 16;
-
-int CoresPerDevice(const SessionOptions& options) {
-  if (options.cores_per_device > 0) return options.cores_per_device;
-  return std::max(1, UsableCores() / options.devices);
-}
-
-// Calls that complete before they return: an in-process master does.
+// Calls the master and waits for its answer, on whatever thread it comes.
 template <typename Call>
 void Await(const Call& call) {
-  absl::Status status;
-  call([&status](absl::Status s) { status = std::move(s); });
-  ThrowIfError(status);
+  Awaited<absl::Status> status;
+  call([&status](absl::Status s) { status.Set(std::move(s)); });
+  ThrowIfError(status.Wait());
 }
 
-}  // namespace
-
-Session::Session(const Graph& graph, const SessionOptions& options) {
+// The session's server, or one of its own.
+std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
   if (!options.target.empty()) {
     ThrowInvalidArgument(
         fmt::format("target \"{}\" is not known; expected \"\" for this process", options.target));
   }
-  if (options.devices < 1 || options.devices > 1024) {
-    ThrowInvalidArgument(fmt::format("a session needs 1 to 1024 devices, got {}", options.devices));
+  const SessionOptions defaults;
+  if (options.server != nullptr &&
+      (options.job != defaults.job || options.task != defaults.task ||
+       options.devices != defaults.devices || options.communicator != nullptr ||
+       options.cores_per_device != defaults.cores_per_device)) {
+    ThrowInvalidArgument(
+        "SessionOptions::server is given, and job, task, devices, cores_per_device or communicator "
+        "as well; these belong to the server: give them to ServerOptions");
   }
-  const int most_cores = std::max(UsableCores(), kFewCores);
-  if (options.cores_per_device < 0 || options.cores_per_device > most_cores) {
-    ThrowInvalidArgument(fmt::format(
-        "cores_per_device is {}, and this process may use {} cores; expected 1 to {}, or 0 to "
-        "divide all cores among the devices",
-        options.cores_per_device, UsableCores(), most_cores));
+  std::optional<Server> own;  // its worker outlives it
+  if (options.server == nullptr) {
+    own.emplace(ServerOptions{.job = options.job,
+                              .task = options.task,
+                              .devices = options.devices,
+                              .cores_per_device = options.cores_per_device,
+                              .communicator = options.communicator});
   }
-  auto worker = std::make_shared<LocalWorker>(options.job, options.task, options.devices,
-                                              CoresPerDevice(options), options.communicator);
-  state_ = std::make_unique<State>(
-      graph, std::make_unique<LocalMaster>(std::move(worker),
-                                           CompileOptions{.optimize = options.optimize}));
+  const Server& server = own ? *own : *options.server;
+  return std::make_unique<LocalMaster>(WorkersByTask{{server.task(), server.worker()}},
+                                       server.task(), CompileOptions{.optimize = options.optimize});
+}
+
+}  // namespace
+
+Session::Session(const Graph& graph, const SessionOptions& options)
+    : Session(graph, MakeMaster(options)) {}
+
+Session::Session(const Graph& graph, std::unique_ptr<Master> master)
+    : state_(std::make_unique<State>(graph, std::move(master))) {
   Await([&](auto done) { state_->master->Create(graph, done); });
 }
 
 Session::~Session() = default;
+Session::Session(Session&& other) noexcept = default;
 
-void Session::RunInto(std::span<const Feed> feeds, std::span<const Output> fetches,
-                      std::span<const Node* const> targets, std::span<Tensor> results,
-                      const RunOptions& options) {
-  // Feeds split into two lists, on the stack unless there are very many.
-  constexpr size_t kFew = 32;
-  std::array<Output, kFew> few_outputs;
-  std::array<const Tensor*, kFew> few_values;
-  std::vector<Output> many_outputs;
-  std::vector<const Tensor*> many_values;
-  Output* outputs = few_outputs.data();
-  const Tensor** values = few_values.data();
-  if (feeds.size() > kFew) {
-    many_outputs.resize(feeds.size());
-    many_values.resize(feeds.size());
-    outputs = many_outputs.data();
-    values = many_values.data();
+namespace {
+
+// Ids stand for nodes in a request, so a node of another graph would be taken for one of this.
+void CheckNode(const Node* node, const Graph& graph, const char* what) {
+  if (node == nullptr) {
+    ThrowInvalidArgument(fmt::format("a {} is empty (default-constructed)", what));
   }
-  for (size_t i = 0; i < feeds.size(); ++i) {
-    outputs[i] = feeds[i].first;
-    values[i] = &feeds[i].second;
+  if (&node->graph() != &graph) {
+    ThrowInvalidArgument(fmt::format("{} {}: it belongs to another graph than the session's", what,
+                                     node->Describe()));
   }
-  StepTrace trace;
+}
+
+OutputId IdOf(const Output& output, const Graph& graph, const char* what) {
+  CheckNode(output.node, graph, what);
+  return {output.node->id(), output.index};
+}
+
+MasterRunRequest MakeRequest(const Graph& graph, std::span<const Feed> feeds,
+                             std::span<const Output> fetches, std::span<const Node* const> targets,
+                             const RunOptions& options) {
+  MasterRunRequest request;
+  for (const auto& [output, value] : feeds) {
+    request.feeds.push_back(IdOf(output, graph, "feed"));
+    request.feed_values.push_back(value);
+  }
+  for (const Output& fetch : fetches) request.fetches.push_back(IdOf(fetch, graph, "fetch"));
+  for (const Node* target : targets) {
+    CheckNode(target, graph, "target");
+    request.targets.push_back(target->id());
+  }
+  request.timeout_nanos = options.timeout.count();
+  request.trace = options.trace;
+  return request;
+}
+
+void Fill(RunTrace& to, StepTrace trace) {
+  to.arena_bytes = trace.arena_bytes;
+  to.peaks.clear();
+  for (PeakRecord& peak : trace.peaks) {
+    PeakTrace& added = to.peaks.emplace_back();
+    added.device = std::move(peak.device);
+    added.node = std::move(peak.node);
+    for (auto& [name, bytes] : peak.values) added.values.push_back({std::move(name), bytes});
+  }
+  to.nodes.clear();
+  for (NodeRecord& node : trace.nodes) {
+    to.nodes.push_back({std::move(node.name), std::move(node.op), std::move(node.device),
+                        node.start_nanos, node.end_nanos, node.bytes});
+  }
+}
+
+RunResponse RunToEnd(Master& master, MasterRunRequest&& request) {
+  Awaited<RunResponse> answer;
+  master.Run(std::move(request), [&answer](RunResponse&& r) { answer.Set(std::move(r)); });
+  return answer.Wait();
+}
+
+RunResponse RunUntilStopped(Master& master, MasterRunRequest&& request,
+                            const std::stop_token& stop) {
+  const int64_t step = request.step;
+  RunResponse response;
+  {
+    // Destroyed, which waits for the callback, before the step is cleaned up.
+    const std::stop_callback stopper(stop, [&master, step] {
+      master.Abort(step, Cancelled("the caller asked for the run to stop"));
+    });
+    response = RunToEnd(master, std::move(request));
+  }
+  if (stop.stop_requested()) master.CleanUp(step);
+  return response;
+}
+
+void CheckOptions(const RunOptions& options) {
   if (options.trace && options.trace_result == nullptr) {
     ThrowInvalidArgument(
         "RunOptions::trace is set without a trace_result; give the RunTrace that is to be filled");
   }
-  const MasterRunRequest request{.feeds = {outputs, feeds.size()},
-                                 .feed_values = {values, feeds.size()},
-                                 .fetches = fetches,
-                                 .targets = targets,
-                                 .results = results,
-                                 .timeout_nanos = options.timeout.count(),
-                                 .trace = options.trace ? &trace : nullptr};
+  if (options.timeout.count() < 0) {
+    ThrowInvalidArgument(
+        fmt::format("RunOptions::timeout is {} ms; expected a positive time, or 0 for no limit",
+                    double(options.timeout.count()) / 1e6));
+  }
+}
+
+}  // namespace
+
+void Session::RunInto(std::span<const Feed> feeds, std::span<const Output> fetches,
+                      std::span<const Node* const> targets, std::span<Tensor> results,
+                      const RunOptions& options) {
+  CheckOptions(options);
   if (results.size() != fetches.size()) {
     ThrowInvalidArgument(
         fmt::format("{} results given for {} fetches", results.size(), fetches.size()));
   }
-  Await([&](auto done) { state_->master->Run(request, done); });
-  if (!options.trace) return;
-  options.trace_result->arena_bytes = trace.arena_bytes;
-  options.trace_result->peaks.clear();
-  for (PeakRecord& peak : trace.peaks) {
-    PeakTrace& to = options.trace_result->peaks.emplace_back();
-    to.device = std::move(peak.device);
-    to.node = std::move(peak.node);
-    for (auto& [name, bytes] : peak.values) to.values.push_back({std::move(name), bytes});
-  }
-  options.trace_result->nodes.clear();
-  for (NodeRecord& node : trace.nodes) {
-    options.trace_result->nodes.push_back({std::move(node.name), std::move(node.op),
-                                           std::move(node.device), node.start_nanos, node.end_nanos,
-                                           node.bytes});
-  }
+  MasterRunRequest request = MakeRequest(state_->graph, feeds, fetches, targets, options);
+  request.step = state_->next_step.fetch_add(1, std::memory_order_relaxed);
+  RunResponse response = options.stop.stop_possible()
+                             ? RunUntilStopped(*state_->master, std::move(request), options.stop)
+                             : RunToEnd(*state_->master, std::move(request));
+  ThrowIfError(response.status);
+  std::move(response.results.begin(), response.results.end(), results.begin());
+  if (response.trace != nullptr) Fill(*options.trace_result, std::move(*response.trace));
 }
 
 std::vector<Tensor> Session::Run(std::span<const Feed> feeds, std::span<const Output> fetches,

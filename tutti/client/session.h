@@ -5,6 +5,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,6 +14,8 @@
 
 namespace tutti {
 
+class Master;
+class Server;
 namespace collective {
 class Communicator;
 }
@@ -55,12 +58,17 @@ struct RunTrace {
 
 struct RunOptions {
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds(0);  // 0: none
+  // Ends this run with CANCELLED when a stop is requested: std::stop_source::get_token().
+  std::stop_token stop = {};
   bool trace = false;                // fill *trace_result, which must be given then
   RunTrace* trace_result = nullptr;  // left alone when the run fails
 };
 
 struct SessionOptions {
   std::string target = {};  // "" is this process
+  // Whose devices, variables and queues the session uses; null: a server of its own, made from the
+  // options below, which must be left alone otherwise.
+  Server* server = nullptr;
   // The task that this process is, as devices are named: /job:local/task:0/cpu:0 and so on.
   std::string job = "local";
   int task = 0;
@@ -84,10 +92,12 @@ struct SessionOptions {
 class Session {
  public:
   explicit Session(const Graph& graph, const SessionOptions& options = {});
+  // With a master of another kind than `options` can name.
+  Session(const Graph& graph, std::unique_ptr<Master> master);
   // Ends all running steps with CANCELLED, and waits for them. No call may begin any more.
   ~Session();
-  Session(const Session&) = delete;
-  Session& operator=(const Session&) = delete;
+  // REQUIRES: no call is under way. `other` can only be destroyed then.
+  Session(Session&& other) noexcept;
 
   // Gives every variable of the graph that has no value its first one.
   void Initialize();

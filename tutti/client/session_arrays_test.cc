@@ -9,11 +9,14 @@
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/client/session_under_test.h"
 
 namespace tutti {
 namespace {
 
-class SessionArraysTest : public testing::Test {
+using ::tutti::testing::SessionUnderTest;
+
+class SessionArraysTest : public ::testing::Test {
  protected:
   SessionArraysTest() { RegisterCpuKernels(); }
   Graph graph_;
@@ -27,7 +30,7 @@ TEST_F(SessionArraysTest, ShapesThatDependOnValues) {
   const Output back = Reshape(Gather(rows, unique.indices), ShapeOf(ids));
   const Output numbers = Range(int64_t{0}, Size(unique.values), int64_t{1});
   const Output filled = Fill(ShapeOf(rows), 7.0f);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   const auto run = [&](const Tensor& value) {
     std::string text;
     for (const Tensor& t : session.Run({{ids, value}}, {rows, back, numbers, filled})) {
@@ -60,7 +63,7 @@ TEST_F(SessionArraysTest, FetchedViewsAreNotOverwritten) {
   const Output turned = Transpose(x);
   const Output view = Identity(Reshape(ExpandDims(turned, 0), {4}));
   const Output copy = Concat({view, view}, 0);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   const auto first = session.Run({{x, Tensor::Of<float>({2, 2}, {1, 2, 3, 4})}}, {view, copy, x});
   const auto second = session.Run({{x, Tensor::Of<float>({2, 2}, {5, 6, 7, 8})}}, {view, copy, x});
   EXPECT_EQ(first[0].ToString(), "float32 [4] {1, 3, 2, 4}");
@@ -72,11 +75,11 @@ TEST_F(SessionArraysTest, RandomOpsChangeFromRunToRun) {
   const Output a = RandomUniform(graph_, {100}, {.random = {.seed = 1}});
   const Output fixed =
       RandomUniform(graph_, {100}, {.random = {.seed = 1, .step = Constant(graph_, int64_t{5})}});
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   const Tensor first = session.Run(a);
   EXPECT_FALSE(first.BitwiseEquals(session.Run(a)));
   EXPECT_TRUE(session.Run(fixed).BitwiseEquals(session.Run(fixed)));
-  Session other(graph_);
+  SessionUnderTest other(graph_);
   EXPECT_TRUE(first.BitwiseEquals(other.Run(a))) << "a new session repeats the numbers";
 }
 

@@ -16,9 +16,12 @@
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/client/session_under_test.h"
 
 namespace tutti {
 namespace {
+
+using ::tutti::testing::SessionUnderTest;
 
 using ::testing::HasSubstr;
 
@@ -46,7 +49,7 @@ TEST_F(SessionLimitsTest, TellsStepsApartByOutputsBeyondThe256th) {
   const std::vector<Output> as = Unpack(a);
   const std::vector<Output> bs = Unpack(Neg(b));
   const std::vector<Output> cs = Unpack(a);  // one of the ids is odd, one even
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   for (const auto& [parts, sign] :
        {std::pair(&as, 1.0f), std::pair(&bs, -1.0f), std::pair(&cs, 1.0f)}) {
     for (const int i : {0, 1, 255, 256, 257, 299}) {
@@ -59,7 +62,7 @@ TEST_F(SessionLimitsTest, TellsStepsApartByOutputsBeyondThe256th) {
 }
 
 TEST_F(SessionLimitsTest, RefusesValuesThatNoMemoryHolds) {
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   for (const int64_t elements : {int64_t{1} << 62, int64_t{1} << 61, int64_t{1} << 50}) {
     const Output dims = Constant(graph_, Tensor::Of<int64_t>({1}, {elements}));
     const Output one = Constant(graph_, Tensor::Scalar(1.0f));
@@ -75,7 +78,7 @@ TEST_F(SessionLimitsTest, PlansAHundredThousandNodesBehindOneThatWaits) {
   const Node* put = Enqueue(queue, {x});
   Output y = Dequeue(queue)[0];
   for (int i = 0; i < 100'000; ++i) y = Neg(y);
-  Session session(graph_, {.optimize = false});
+  SessionUnderTest session(graph_, {.optimize = false});
   session.RunTargets({{x, Tensor::Of<float>({16}, std::vector<float>(16, 1.0f))}}, {put});
   EXPECT_EQ(session.Run(Sum(y)).scalar<float>(), 16.0f);
 }
@@ -84,7 +87,7 @@ TEST_F(SessionLimitsTest, TimeoutCoversCompiling) {
   // All of it is folded, so the step itself has nothing to do.
   Output y = Constant(graph_, Tensor::Scalar(1.0f));
   for (int i = 0; i < 20'000; ++i) y = Neg(y);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   EXPECT_THAT(ErrorOf([&] { session.Run(y, {.timeout = std::chrono::milliseconds(1)}); }),
               HasSubstr("timeout of 1 ms"));
   EXPECT_EQ(session.Run(y).scalar<float>(), 1.0f);
@@ -97,7 +100,7 @@ TEST_F(SessionLimitsTest, SaysWhichOutputIsNotThere) {
   const Output none = {x.node, 3};
   const Output below = {x.node, -1};
   const Tensor value = Tensor::Vector<float>({1, 2});
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   EXPECT_THAT(ErrorOf([&] { session.Run({{none, value}}, y); }), HasSubstr("there is no output 3"));
   EXPECT_THAT(ErrorOf([&] {
                 session.Run({{x, value}}, below);
@@ -132,7 +135,7 @@ TEST_F(SessionLimitsTest, ControlBetweenDevicesIsNotTakenForANodeOfThatName) {
   const DeviceScope scope(graph_, "/cpu:1");
   const ControlScope after(graph_, {first.node});
   const Output y = Neg(value, "y");
-  Session session(graph_, {.devices = 2, .cores_per_device = 1});
+  SessionUnderTest session(graph_, {.devices = 2, .cores_per_device = 1});
   EXPECT_EQ(session.Run({{x, Tensor::Vector<float>({1, 2})}}, {y, first})[0].ToString(),
             "float32 [2] {-1, -4}");
 }

@@ -16,9 +16,12 @@
 #include "tutti/graph/ops/sync.h"
 #include "tutti/graph/ops/update.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/client/session_under_test.h"
 
 namespace tutti {
 namespace {
+
+using ::tutti::testing::SessionUnderTest;
 
 using std::chrono::milliseconds;
 
@@ -64,7 +67,7 @@ TEST_F(SessionStateTest, FetchedValuesAreTheCallersOwn) {
                             Assign(w, x)};
   const Tensor zeros = Tensor::Zeros(kFloat32, {2, 2});
   for (const bool optimize : {true, false}) {
-    Session session(graph_, {.optimize = optimize});
+    SessionUnderTest session(graph_, {.optimize = optimize});
     session.Initialize();
     for (const Output& fetch : fetches) {
       for (const bool branch : {true, false}) {
@@ -89,7 +92,7 @@ TEST_F(SessionStateTest, VariablesLiveFromRunToRun) {
   const Output delta = Placeholder(graph_, kFloat32, {2});
   const Output after = AssignAdd(w, delta);
   const Output initialized = IsInitialized(w);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   EXPECT_EQ(CodeFrom([&] { session.Run(w); }), Code::kFailedPrecondition);
   EXPECT_FALSE(session.Run(initialized).scalar<bool>());
   session.Initialize();
@@ -121,7 +124,7 @@ TEST_F(SessionStateTest, AdamOverManyVariables) {
   }
   const Node* const train = Group(graph_, updates);
   for (const bool optimize : {false, true}) {
-    Session session(graph_, {.optimize = optimize});
+    SessionUnderTest session(graph_, {.optimize = optimize});
     session.Initialize();
     for (int i = 0; i < 10; ++i) {
       session.RunTargets(
@@ -144,7 +147,7 @@ TEST_F(SessionStateTest, ProducersAndConsumers) {
   const Output take = Dequeue(q)[0];
   Node* const close = QueueClose(q);
   const Output size = QueueSize(q);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   std::vector<std::thread> producers, consumers;
   std::array<std::vector<int32_t>, kThreads> taken;
   std::atomic<int> wrong = 0;
@@ -177,7 +180,7 @@ TEST_F(SessionStateTest, ATimeoutLeavesTheQueueUsable) {
   const Output value = Placeholder(graph_, kInt32, {});
   Node* const put = Enqueue(q, {value});
   const std::vector<Output> pair = DequeueMany(q, 2);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   session.RunTargets({{value, Tensor::Scalar<int32_t>(7)}}, {put});
   EXPECT_EQ(CodeFrom([&] { session.Run(pair[0], {.timeout = milliseconds(30)}); }),
             Code::kDeadlineExceeded);
@@ -189,7 +192,7 @@ TEST_F(SessionStateTest, ClosingTheSessionEndsWhoWaits) {
   const Output q = FIFOQueue(graph_, {{kInt32, {}}}, {.capacity = 5}, "q");
   const Output take = Dequeue(q)[0];
   const Output wait = BarrierWait(Barrier(graph_, 2));
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   std::atomic<int> cancelled = 0, started = 0;
   std::vector<std::thread> threads;
   for (const Output& output : {take, take, wait}) {
@@ -211,7 +214,7 @@ TEST_F(SessionStateTest, DestroyingTheSessionEndsWhoWaits) {
   const ControlScope after(graph_, {Enqueue(started, {Constant(graph_, int32_t{1})})});
   const Output taken = Dequeue(q)[0];
   for (int round = 0; round < 20; ++round) {
-    auto session = std::make_unique<Session>(graph_);
+    auto session = std::make_unique<SessionUnderTest>(graph_);
     Session* const running = session.get();
     std::atomic<int> cancelled = 0;
     std::vector<std::thread> threads;
@@ -241,7 +244,7 @@ TEST_F(SessionStateTest, AMutexGuardsASequenceOfNodes) {
     ControlScope after(graph_, {next.node});
     release = MutexRelease(mutex, token);
   }
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   session.Initialize();
   std::vector<std::thread> threads;
   for (int t = 0; t < 3; ++t) {
@@ -273,7 +276,7 @@ TEST_F(SessionStateTest, SynchronousWorkers) {
   };
   const Output worker_round = meet_after(push);
   const Output chief_round = meet_after(update.node);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   session.Initialize();
   std::vector<std::thread> threads;
   for (int64_t k = 0; k < kWorkers; ++k) {

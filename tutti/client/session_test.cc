@@ -6,11 +6,14 @@
 #include "tutti/graph/ops/matmul.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/client/session_under_test.h"
 
 namespace tutti {
 namespace {
 
-class SessionTest : public testing::Test {
+using ::tutti::testing::SessionUnderTest;
+
+class SessionTest : public ::testing::Test {
  protected:
   SessionTest() { RegisterCpuKernels(); }
 };
@@ -29,7 +32,7 @@ TEST_F(SessionTest, RunsAProduct) {
   const Output x = Placeholder(graph, kFloat32, {-1, 2}, "x");
   const Output w = Constant(graph, Tensor::Of<float>({2, 1}, {10, 1}), "w");
   const Output y = MatMul(x, w, {}, "y");
-  Session session(graph);
+  SessionUnderTest session(graph);
   EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 2}, {1, 2})}}, y).ToString(),
             "float32 [1, 1] {12}");
   EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2, 2}, {1, 2, 3, 4})}}, y).ToString(),
@@ -42,7 +45,7 @@ TEST_F(SessionTest, SaysWhatIsWrongWithARequestAndStaysUsable) {
   const Output w = Constant(graph, Tensor::Of<float>({2, 1}, {10, 1}), "w");
   const Output y = MatMul(x, w, {}, "y");
   const Output foreign = Placeholder(other, kFloat32, {1}, "z");
-  Session session(graph);
+  SessionUnderTest session(graph);
   EXPECT_NE(MessageFrom([&] {
               session.Run(y);
             }).find("has no value in this run; feed it a float32 [?, 2]"),
@@ -66,7 +69,7 @@ TEST_F(SessionTest, SaysWhatIsWrongWithARequestAndStaysUsable) {
 TEST_F(SessionTest, SeesNodesAddedLater) {
   Graph graph;
   const Output a = Constant(graph, Tensor::Of<float>({1, 1}, {3}), "a");
-  Session session(graph);
+  SessionUnderTest session(graph);
   const Output b = MatMul(a, a, {}, "b");
   EXPECT_EQ(session.Run(b).ToString(), "float32 [1, 1] {9}");
 }
@@ -79,7 +82,7 @@ TEST_F(SessionTest, CrossesDevices) {
     DeviceScope scope(graph, i % 2 == 0 ? "/cpu:1" : "/cpu:0");
     y = MatMul(y, x);
   }
-  Session session(graph, {.devices = 2, .cores_per_device = 1});
+  SessionUnderTest session(graph, {.devices = 2, .cores_per_device = 1});
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(session.Run({{x, Tensor::Of<float>({1, 1}, {-1})}}, y).ToString(),
               "float32 [1, 1] {-1}");
@@ -90,7 +93,7 @@ TEST_F(SessionTest, NamesItsDevicesByTheTask) {
   Graph graph;
   const Output x = Placeholder(graph, kFloat32, {1, 1}, "x");
   const Output y = MatMul(x, x, {}, "y");
-  Session session(graph, {.job = "worker", .task = 3});
+  SessionUnderTest session(graph, {.job = "worker", .task = 3});
   RunTrace trace;
   const Feed feed = {x, Tensor::Of<float>({1, 1}, {2})};
   session.Run({&feed, 1}, {&y, 1}, {}, {.trace = true, .trace_result = &trace});

@@ -16,9 +16,12 @@
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/client/session_under_test.h"
 
 namespace tutti {
 namespace {
+
+using ::tutti::testing::SessionUnderTest;
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -61,7 +64,7 @@ class SessionTraceTest : public ::testing::Test {
 
 TEST_F(SessionTraceTest, NamesEveryNodeInTheOrderOfTheStarts) {
   const Output y = Neg(Exp(x_, "exp"), "neg");
-  Session session(graph_, {.optimize = false});
+  SessionUnderTest session(graph_, {.optimize = false});
   const RunTrace trace = Trace(session, {{x_, value_}}, y);
   EXPECT_THAT(Ops(trace), ElementsAre("Exp", "Neg"));
   EXPECT_EQ(trace.nodes[0].name, "exp");
@@ -73,7 +76,7 @@ TEST_F(SessionTraceTest, NamesEveryNodeInTheOrderOfTheStarts) {
 TEST_F(SessionTraceTest, TellsWhatIsAliveAtThePeak) {
   const Output wide = Concat({x_, x_, x_, x_}, 0, "wide");
   const Output y = Exp(Neg(Concat({wide, wide}, 0, "wider")));
-  Session session(graph_, {.optimize = false});
+  SessionUnderTest session(graph_, {.optimize = false});
   const RunTrace trace = Trace(session, {{x_, value_}}, y);
   ASSERT_EQ(trace.peaks.size(), 1u);
   EXPECT_EQ(trace.peaks[0].device, "/job:local/task:0/cpu:0");
@@ -91,7 +94,7 @@ TEST_F(SessionTraceTest, MergesDevicesByTime) {
     DeviceScope scope(graph_, i % 2 == 0 ? "/cpu:0" : "/cpu:1");
     y = Neg(y);
   }
-  Session session(graph_, {.devices = 2, .cores_per_device = 1, .optimize = false});
+  SessionUnderTest session(graph_, {.devices = 2, .cores_per_device = 1, .optimize = false});
   const RunTrace trace = Trace(session, {{x_, value_}}, y);
   const auto ops = Ops(trace);
   EXPECT_EQ(std::count(ops.begin(), ops.end(), "Neg"), 6);
@@ -110,7 +113,7 @@ TEST_F(SessionTraceTest, ShowsTheBodiesOfLoops) {
         return Outputs{Add(v[0], 1), Exp(v[1], "exp")};
       },
       {}, "loop")[1];
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   const RunTrace trace = Trace(session, {{x_, value_}, {n, Tensor::Scalar<int64_t>(3)}}, end);
   int exps = 0, conditions = 0;
   const NodeTrace* const loop = Find(trace, "loop");
@@ -131,7 +134,7 @@ TEST_F(SessionTraceTest, ShowsThatBodiesAreOptimizedLikeTheGraphAroundThem) {
   const Output y = If(
       p, [&] { return Outputs{Neg(Exp(Square(x_)))}; }, [&] { return Outputs{x_}; })[0];
   const auto ops = [&](bool optimize) {
-    Session session(graph_, {.optimize = optimize});
+    SessionUnderTest session(graph_, {.optimize = optimize});
     return Ops(Trace(session, {{x_, value_}, {p, Tensor::Scalar(true)}}, y));
   };
   EXPECT_THAT(ops(false), ElementsAre("If", "Square", "Exp", "Neg"));
@@ -139,7 +142,7 @@ TEST_F(SessionTraceTest, ShowsThatBodiesAreOptimizedLikeTheGraphAroundThem) {
 }
 
 TEST_F(SessionTraceTest, NeedsSomewhereToGo) {
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   try {
     session.Run({{x_, value_}}, x_, {.trace = true});
     FAIL();
@@ -153,7 +156,7 @@ TEST_F(SessionTraceTest, NeedsSomewhereToGo) {
 
 TEST_F(SessionTraceTest, IsLeftAloneByARunThatFails) {
   const Output bad = CheckNumerics(Log(x_), "here");
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   RunTrace trace;
   trace.nodes.push_back({.name = "mine"});
   EXPECT_THROW(session.Run({{x_, Tensor::Vector<float>({-1, 0, 1})}}, bad,
@@ -165,7 +168,7 @@ TEST_F(SessionTraceTest, IsLeftAloneByARunThatFails) {
 
 TEST_F(SessionTraceTest, IsWrittenAsChromeTrace) {
   const Output y = Exp(x_, "exp");
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   const RunTrace trace = Trace(session, {{x_, value_}}, y);
   const std::string path = ::testing::TempDir() + "session_trace_test.json";
   trace.WriteChromeTrace(path);

@@ -14,9 +14,12 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/sync.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/client/session_under_test.h"
 
 namespace tutti {
 namespace {
+
+using ::tutti::testing::SessionUnderTest;
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -57,7 +60,7 @@ TEST_F(SessionWaitingTest, ATimeoutTellsWhatWasWaitedFor) {
   const Output accumulator = Accumulator(graph_, kFloat32, {2}, "a");
   const Output zero = Constant(graph_, int64_t{0});
   const Node* const advance = ClockAdvance(clock, zero).node;
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   session.RunTargets({}, {advance});
   const std::pair<Output, std::string> cases[] = {
       {Dequeue(queue, "take")[0], "(waits for FIFOQueue \"q\", which has 0 elements of at most 5)"},
@@ -82,7 +85,7 @@ TEST_F(SessionWaitingTest, ATimeoutListsTheFirstFewNodes) {
   for (int i = 0; i < 7; ++i) {
     taken.push_back(Dequeue(FIFOQueue(graph_, {{kFloat32, {}}}, {.capacity = 5}))[0]);
   }
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   EXPECT_THAT(OutOfTime(session, AddN(taken)),
               ContainsRegex("elements of at most 5\\) and 3 more$"));
 }
@@ -96,7 +99,7 @@ TEST_F(SessionWaitingTest, ATimeoutLooksIntoLoopsAndOtherDevices) {
     DeviceScope other(graph_, "/cpu:0");
     y = Neg(x);
   }
-  Session session(graph_, {.devices = 2, .cores_per_device = 1});
+  SessionUnderTest session(graph_, {.devices = 2, .cores_per_device = 1});
   EXPECT_THAT(OutOfTime(session, y),
               AllOf(ContainsRegex("Recv .* on /job:local/task:0/cpu:0 \\(waits for the Send of"),
                     HasSubstr("Dequeue \"take\""), HasSubstr("waits for FIFOQueue \"q\"")));
@@ -106,7 +109,7 @@ TEST_F(SessionWaitingTest, ATimeoutLooksIntoLoopsAndOtherDevices) {
   const Output end = While(
       {n}, [&](Variables v) { return Less(v[0], int64_t{1} << 60); },
       [&](Variables v) { return Outputs{Add(v[0], 1)}; }, {}, "loop")[0];
-  Session looping(loops);
+  SessionUnderTest looping(loops);
   EXPECT_THAT(OutOfTime(looping, end), HasSubstr("While \"loop\""));
 }
 
@@ -119,7 +122,7 @@ TEST_F(SessionWaitingTest, AClosedSessionTellsWhatWasWaitedFor) {
     take = Dequeue(queue, "take")[0];
   }
   const Output size = QueueSize(started);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   std::string message;
   std::thread waiting([&] {
     message = MessageFrom(Code::kCancelled, [&] { session.Run(take, {.timeout = seconds(60)}); });
@@ -130,11 +133,70 @@ TEST_F(SessionWaitingTest, AClosedSessionTellsWhatWasWaitedFor) {
   EXPECT_THAT(message, HasSubstr("the session was closed; not done: Dequeue \"take\""));
 }
 
+// One run ends, the session and its other runs go on.
+TEST_F(SessionWaitingTest, ARunCanBeStoppedByItsCaller) {
+  const Output queue = FIFOQueue(graph_, {{kFloat32, {}}}, {.capacity = 5}, "q");
+  const Output other = FIFOQueue(graph_, {{kFloat32, {}}}, {.capacity = 5}, "other");
+  const Output started = FIFOQueue(graph_, {{kFloat32, {}}}, {.capacity = 5}, "started");
+  Output take;
+  {
+    ControlScope after(graph_, {Enqueue(started, {Constant(graph_, 1.0f)})});
+    take = Dequeue(queue, "take")[0];
+  }
+  const Output take_other = Dequeue(other)[0];
+  const Node* put_other = Enqueue(other, {Constant(graph_, 2.0f)});
+  const Output size = QueueSize(started);
+  SessionUnderTest session(graph_);
+  std::stop_source stop;
+  std::string message;
+  float got = 0;
+  std::thread stopped([&] {
+    message = MessageFrom(Code::kCancelled, [&] { session.Run(take, {.stop = stop.get_token()}); });
+  });
+  std::thread goes_on([&] { got = session.Run(take_other).scalar<float>(); });
+  while (session.Run(size).scalar<int64_t>() == 0) std::this_thread::yield();
+  stop.request_stop();
+  stopped.join();
+  EXPECT_THAT(message, HasSubstr("the caller asked for the run to stop; not done: Dequeue"));
+  session.RunTargets({}, {put_other});
+  goes_on.join();
+  EXPECT_EQ(got, 2);
+  // A stop that was requested before is as good; one that comes after the run changes nothing.
+  EXPECT_THAT(MessageFrom(Code::kCancelled, [&] { session.Run(size, {.stop = stop.get_token()}); }),
+              HasSubstr("the caller asked for the run to stop"));
+  std::stop_source late;
+  EXPECT_EQ(session.Run(size, {.stop = late.get_token()}).scalar<int64_t>(), 1);
+  late.request_stop();
+  EXPECT_EQ(session.Run(size).scalar<int64_t>(), 1);
+}
+
+TEST_F(SessionWaitingTest, StopsAtAnyMoment) {
+  const Output queue = FIFOQueue(graph_, {{kFloat32, {}}}, {.capacity = 5}, "q");
+  const Output take = Dequeue(queue)[0];
+  SessionUnderTest session(graph_);
+  for (int i = 0; i < 200; ++i) {
+    std::stop_source stop;
+    std::thread stopper([&] { stop.request_stop(); });
+    EXPECT_THAT(
+        MessageFrom(Code::kCancelled, [&] { session.Run(take, {.stop = stop.get_token()}); }),
+        HasSubstr("the caller asked for the run to stop"));
+    stopper.join();
+  }
+}
+
+TEST_F(SessionWaitingTest, ANegativeTimeoutIsAMistake) {
+  const Output x = Constant(graph_, 1.0f);
+  SessionUnderTest session(graph_);
+  EXPECT_EQ(
+      MessageFrom(Code::kInvalidArgument, [&] { session.Run(x, {.timeout = milliseconds(-5)}); }),
+      "RunOptions::timeout is -5 ms; expected a positive time, or 0 for no limit");
+}
+
 TEST_F(SessionWaitingTest, AFailureOfTheStepsOwnTellsOfNothingElse) {
   const Output queue = FIFOQueue(graph_, {{kFloat32, {}}}, {.capacity = 5}, "q");
   const Output take = Dequeue(queue)[0];
   const Output bad = CheckNumerics(Log(Constant(graph_, -1.0f)), "bad");
-  Session session(graph_, {.optimize = false});
+  SessionUnderTest session(graph_, {.optimize = false});
   const std::string message = MessageFrom(Code::kInvalidArgument, [&] {
     session.Run({}, {take, bad});
   });
@@ -158,7 +220,7 @@ struct GuardedStep {
 
 TEST_F(SessionWaitingTest, AFailedStepGivesItsMutexBack) {
   const GuardedStep step(graph_);
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   for (int i = 0; i < 3; ++i) {
     MessageFrom(Code::kInvalidArgument, [&] {
       session.RunTargets({{step.x, Tensor::Scalar(-1.0f)}}, {step.release},
@@ -178,7 +240,7 @@ TEST_F(SessionWaitingTest, AStepOutOfTimeGivesItsMutexBack) {
     ControlScope held(graph_, {token.node});
     taken = Dequeue(queue)[0];
   }
-  Session session(graph_);
+  SessionUnderTest session(graph_);
   EXPECT_THAT(OutOfTime(session, taken), HasSubstr("waits for FIFOQueue"));
   EXPECT_EQ(session.Run(token, {.timeout = seconds(30)}).scalar<int64_t>(), 2);
   // A step that succeeds keeps it for a later one to release.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
 
 #include "tutti/base/status.h"
@@ -13,6 +14,8 @@ namespace tutti {
 namespace {
 
 constexpr std::array<std::string_view, 4> kJobs = {"chief", "worker", "ps", "evaluator"};
+
+constexpr size_t kMostFingerprintBytes = 128 << 10;
 
 absl::Status CheckJob(const std::string& job, const std::map<int, std::string>& tasks,
                       std::string_view where) {
@@ -105,6 +108,26 @@ std::string ClusterSpec::ToString() const {
     text += '\n';
   }
   return text;
+}
+
+std::vector<std::string> ClusterSpec::Fingerprint() const {
+  std::vector<std::string> lines;
+  size_t bytes = 0;
+  for (const std::string_view job : kJobs) {
+    const auto tasks = jobs_.find(std::string(job));
+    if (tasks == jobs_.end()) continue;
+    for (const auto& [index, address] : tasks->second) {
+      lines.push_back(fmt::format("cluster.{}[{}]={}", job, index, address));
+      bytes += lines.back().size();
+    }
+  }
+  if (bytes <= kMostFingerprintBytes) return lines;
+  const size_t tasks = lines.size();
+  uint64_t sum = 0xcbf29ce484222325;  // FNV-1a: the same in every process, unlike std::hash
+  for (const std::string& line : lines) {
+    for (const char c : line + '\n') sum = (sum ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+  }
+  return {fmt::format("cluster.tasks={}", tasks), fmt::format("cluster.checksum={:016x}", sum)};
 }
 
 }  // namespace tutti

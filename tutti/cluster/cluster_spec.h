@@ -42,6 +42,9 @@ class ClusterSpec {
 
   // A line per job, for the start of a run: "worker  10.0.0.1:2222, 10.0.0.2:2222".
   std::string ToString() const;
+  // The same as lines "cluster.worker[1]=10.0.0.2:2222", which tasks compare when they meet: the
+  // first that differs is shown. Of more tasks than can be compared so, one line with a checksum.
+  std::vector<std::string> Fingerprint() const;
   bool operator==(const ClusterSpec&) const = default;
 
  private:

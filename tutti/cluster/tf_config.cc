@@ -51,8 +51,11 @@ absl::StatusOr<Json> ParseJson(std::string_view text) {
     }
     return json;
   } catch (const Json::parse_error& error) {
-    return InvalidArgument("TF_CONFIG is not JSON: at byte {} of {}: {}", error.byte, text.size(),
-                           std::string_view(error.what()));
+    // The parser counts from 1, and the end of the text as one more byte.
+    const std::string place = error.byte > text.size()
+                                  ? fmt::format("it ends too early, at byte {}", text.size())
+                                  : fmt::format("at byte {} of {}", error.byte, text.size());
+    return InvalidArgument("TF_CONFIG is not JSON: {}: {}", place, std::string_view(error.what()));
   }
 }
 

@@ -59,6 +59,26 @@ TEST(TfConfig, DeepNestingIsRefused) {
   EXPECT_THAT(std::string(MessageOf(ParseTfConfig(closed).status())), HasSubstr("nested deeper"));
 }
 
+TEST(ClusterSpec, FingerprintHasALineATask) {
+  const ClusterSpec cluster = ValueOrThrow(
+      ClusterSpec::Make({{"worker", {{0, "a:1"}, {2, "b:1"}}}, {"chief", {{0, "c:1"}}}}));
+  EXPECT_EQ(cluster.Fingerprint(),
+            (std::vector<std::string>{"cluster.chief[0]=c:1", "cluster.worker[0]=a:1",
+                                      "cluster.worker[2]=b:1"}));
+}
+
+TEST(ClusterSpec, FingerprintOfVeryManyTasksIsShort) {
+  const auto of = [](const std::string& last) {
+    ClusterSpec::Jobs jobs;
+    for (int i = 0; i < 20'000; ++i) jobs["worker"][i] = fmt::format("host{}:2222", i);
+    jobs["worker"][20'000] = last;
+    return ValueOrThrow(ClusterSpec::Make(std::move(jobs))).Fingerprint();
+  };
+  EXPECT_EQ(of("a:1"), of("a:1"));
+  EXPECT_NE(of("a:1"), of("a:2"));
+  EXPECT_EQ(of("a:1").front(), "cluster.tasks=20001");
+}
+
 struct Mistake {
   const char* text;
   const char* message;
@@ -76,7 +96,8 @@ INSTANTIATE_TEST_SUITE_P(
     Texts, TfConfigMistake,
     ::testing::Values(
         Mistake{"", "TF_CONFIG is set but empty"}, Mistake{" \n", "TF_CONFIG is set but empty"},
-        Mistake{"{", "TF_CONFIG is not JSON: at byte 2"}, Mistake{"{} x", "TF_CONFIG is not JSON"},
+        Mistake{"{", "TF_CONFIG is not JSON: it ends too early, at byte 1: "},
+        Mistake{"{} x", "TF_CONFIG is not JSON: at byte 4 of 4: "},
         Mistake{"\xff", "TF_CONFIG is not JSON"},
         Mistake{"[]", "TF_CONFIG is []; expected an object"},
         Mistake{"{}", "TF_CONFIG has no \"cluster\"; found nothing"},

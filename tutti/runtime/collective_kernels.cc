@@ -25,8 +25,8 @@ using collective::Handle;
 using collective::Wire;
 
 Wire WireOf(const std::string& name) {
-  if (name == "bf16") return Wire::kBFloat16;
-  return name == "fp16" ? Wire::kFloat16 : Wire::kAsIs;
+  if (name == "bfloat16") return Wire::kBFloat16;
+  return name == "float16" ? Wire::kFloat16 : Wire::kAsIs;
 }
 
 // What all collective kernels share: the group, how operations are called, how they end.
@@ -53,7 +53,7 @@ class CollectiveKernel : public AsyncKernel {
 
   absl::StatusOr<Group*> GroupOf(const KernelContext& context) {
     if (group_ != nullptr) return group_;
-    auto* collectives = static_cast<Collectives*>(context.step->collectives);
+    Collectives* const collectives = context.step->collectives;
     if (collectives == nullptr) {
       return FailedPrecondition(
           "this session has no communicator; collectives need one (--strategy allreduce, or "
@@ -99,6 +99,11 @@ class CollectiveKernel : public AsyncKernel {
 template <Handle (Group::*Operation)(void*, int64_t, DType, const CallOptions&)>
 class BucketKernel final : public CollectiveKernel {
  public:
+  absl::Status Prepare(PrepareContext& context) override {
+    inputs_joined_ = context.inputs_joined();
+    return CollectiveKernel::Prepare(context);
+  }
+
   void Start(KernelContext& context) override {
     const auto group = GroupOf(context);
     if (!group.ok() || context.num_inputs() == 0) {
@@ -138,12 +143,12 @@ class BucketKernel final : public CollectiveKernel {
   // Where the values lie side by side already, and room follows the last; else null. Outputs are
   // the inputs then.
   void* InPlace(KernelContext& context) const {
+    if (!inputs_joined_) return nullptr;
     const Tensor& first = context.input(0);
     const auto* begin = static_cast<const std::byte*>(first.raw());
     for (int i = 1; i < context.num_inputs(); ++i) {
       if (context.input(i).raw() != begin + offsets_[size_t(i)]) return nullptr;
     }
-    if (!context.node->HasAttr(kPlacedAttr)) return nullptr;
     for (int i = 0; i < context.num_inputs(); ++i) context.SetOutput(i, context.input(i));
     return const_cast<std::byte*>(begin);
   }
@@ -164,6 +169,7 @@ class BucketKernel final : public CollectiveKernel {
     return absl::OkStatus();
   }
 
+  bool inputs_joined_ = false;
   std::vector<ValueType> types_;
   std::vector<int64_t> offsets_;
   Tensor packed_;

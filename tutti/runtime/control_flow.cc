@@ -48,7 +48,7 @@ class IfKernel final : public AsyncKernel {
     args_.clear();
     for (int i = 1; i < context.num_inputs(); ++i) args_.push_back(&context.input(i));
     TUTTI_ASSIGN_OR_RETURN(NestedPlan * plan, (predicate ? then_ : else_)->For(args_, context));
-    plan->Start(args_, context, context.step->iteration, [this, plan, &context] {
+    plan->Start(args_, context, context.step->loops, [this, plan, &context] {
       absl::Status status = plan->Finish(results_);
       if (status.ok()) {
         for (int i = 0; i < context.num_outputs(); ++i) {
@@ -129,7 +129,8 @@ class WhileKernel final : public AsyncKernel {
                            (in_body_ ? body_ : condition_)->For(args_, *context_));
     running_ = plan;
     finished_ = false;
-    running_->Start(args_, *context_, iterations_, [this] {
+    frame_ = {context_->step->loops, iterations_};
+    running_->Start(args_, *context_, &frame_, [this] {
       finished_ = true;
       Continue();
     });
@@ -212,6 +213,7 @@ class WhileKernel final : public AsyncKernel {
   std::vector<std::vector<Tensor>> records_;  // by loop variable, where they are wanted
   NestedPlan* running_ = nullptr;             // started, and not yet looked at
   int64_t iterations_ = 0;
+  LoopFrame frame_;          // of the nested run
   bool in_body_ = false;     // the nested run is the body's, not the condition's
   bool finished_ = false;    // the nested run is done
   bool continuing_ = false;  // Continue is on the stack

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "tutti/base/clock.h"
-#include "tutti/base/status.h"
 
 namespace tutti {
 
@@ -16,19 +15,20 @@ Deadlines::~Deadlines() {
   if (thread_.joinable()) thread_.join();
 }
 
-Deadlines::Handle Deadlines::Add(int64_t timeout_nanos, Cancellation* cancellation) {
+Deadlines::Handle Deadlines::Add(int64_t timeout_nanos, std::function<void()> expired) {
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
   const int64_t most = INT64_MAX / 2;
   const Handle handle{NowNanos() + std::min(timeout_nanos, most), next_++};
-  entries_[handle] = {timeout_nanos, cancellation};
+  entries_[handle] = std::move(expired);
   changed_.notify_one();
   return handle;
 }
 
 void Deadlines::Remove(const Handle& handle) {
-  std::lock_guard lock(mutex_);
-  entries_.erase(handle);
+  std::unique_lock lock(mutex_);
+  if (entries_.erase(handle) > 0 || std::this_thread::get_id() == thread_.get_id()) return;
+  returned_.wait(lock, [&] { return running_ != handle; });
 }
 
 void Deadlines::Loop() {
@@ -38,17 +38,20 @@ void Deadlines::Loop() {
       changed_.wait(lock);
       continue;
     }
-    const auto [when, entry] = *entries_.begin();
-    const int64_t left = when.first - NowNanos();
+    const auto first = entries_.begin();
+    const int64_t left = first->first.first - NowNanos();
     if (left > 0) {
       changed_.wait_for(lock, std::chrono::nanoseconds(left));
       continue;
     }
-    entries_.erase(entries_.begin());
-    // Under the lock, so that Remove waits for it. Callbacks of a cancellation never come back
-    // here.
-    entry.cancellation->Cancel(DeadlineExceeded(
-        "the step did not finish within its timeout of {} ms", entry.timeout_nanos / 1e6));
+    running_ = first->first;
+    const std::function<void()> expired = std::move(first->second);
+    entries_.erase(first);
+    lock.unlock();
+    expired();
+    lock.lock();
+    running_ = {};
+    returned_.notify_all();
   }
 }
 

@@ -2,16 +2,15 @@
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
 #include <utility>
 
-#include "tutti/base/cancellation.h"
-
 namespace tutti {
 
-// Cancels steps whose time is up. One sleeping thread, started with the first deadline.
+// Calls functions whose time has come. One sleeping thread, started with the first deadline.
 // Thread-safe.
 class Deadlines {
  public:
@@ -19,43 +18,23 @@ class Deadlines {
 
   using Handle = std::pair<int64_t, uint64_t>;
 
-  // Cancels `cancellation` with DEADLINE_EXCEEDED, naming the timeout, `timeout_nanos` from now on.
-  Handle Add(int64_t timeout_nanos, Cancellation* cancellation);
-  // After it returns the cancellation is not touched any more.
+  // Calls `expired`, without a lock held, `timeout_nanos` from now on. Throws when the thread
+  // cannot be started.
+  Handle Add(int64_t timeout_nanos, std::function<void()> expired);
+  // After it returns the function is neither running nor will it run, unless it is the caller.
   void Remove(const Handle& handle);
 
  private:
-  struct Entry {
-    int64_t timeout_nanos;
-    Cancellation* cancellation;
-  };
   void Loop();
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::map<Handle, Entry> entries_;  // by time
+  std::map<Handle, std::function<void()>> entries_;  // by time
+  Handle running_ = {};                              // whose function is being called
+  std::condition_variable returned_;                 // running_ was reset
   uint64_t next_ = 1;
   bool closed_ = false;
   std::thread thread_;
-};
-
-// A deadline for as long as it lives; none when the timeout is 0 or less.
-class ScopedDeadline {
- public:
-  ScopedDeadline(Deadlines& deadlines, int64_t timeout_nanos, Cancellation* cancellation)
-      : deadlines_(deadlines), set_(timeout_nanos > 0) {
-    if (set_) handle_ = deadlines_.Add(timeout_nanos, cancellation);
-  }
-  ~ScopedDeadline() {
-    if (set_) deadlines_.Remove(handle_);
-  }
-  ScopedDeadline(const ScopedDeadline&) = delete;
-  ScopedDeadline& operator=(const ScopedDeadline&) = delete;
-
- private:
-  Deadlines& deadlines_;
-  const bool set_;
-  Deadlines::Handle handle_;
 };
 
 }  // namespace tutti

@@ -1,68 +1,93 @@
+// How a run goes through the master. The caller's thread looks the compiled step up, or compiles it
+// and registers its parts with their workers, and sends each worker that takes part one request.
+// The last response ends the run, on whatever thread it comes. The first failure aborts the other
+// workers and is the run's result.
+//
+// A run can be ended from outside: by its caller, by its deadline, by the end of the session.
+// Whoever does so holds a reference to the run, so that the last Abort reaches a worker before the
+// CleanUp that makes it forget the step.
 #include "tutti/runtime/local_master.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "tutti/base/awaited.h"
 #include "tutti/compile/extract.h"
-#include "tutti/compile/pipeline.h"
 
 namespace tutti {
 
 struct LocalMaster::Step {
-  Key key;
-  uint64_t hash = 0;
-  uint64_t handle = 0;
-  Worker* worker = nullptr;
-  // The plan goes when the last run of an evicted step ends.
+  struct Part {
+    Worker* worker = nullptr;
+    uint64_t handle = 0;
+    std::vector<int> feed_index;  // of its feeds in the lists of the whole step
+    std::vector<int> fetch_index;
+    bool takes_all_feeds = false;  // in order
+    bool gives_all_fetches = false;
+  };
+  std::vector<Part> parts;  // one a worker
+
+  // The plans go when the last run of an evicted step ends.
   ~Step() {
-    if (handle != 0) worker->Deregister(handle);
+    for (const Part& part : parts) part.worker->Deregister(part.handle);
   }
 };
 
-namespace {
+struct LocalMaster::ActiveRun {
+  LocalMaster* master = nullptr;
+  StepId id;
+  RunDone done;
+  std::optional<Deadlines::Handle> deadline;
+  size_t fetches = 0;
+  // Guarded by the master's mutex.
+  std::shared_ptr<Step> step;
+  absl::Status aborted;  // not OK: why it must end
+  int references = 0;    // the run itself, and each thread that aborts it
+  bool needs_clean_up = false;
 
-// What distinguishes one compiled step from another, as numbers. Nodes never change, so their ids
-// do.
-void AppendKey(const MasterRunRequest& request, std::vector<uint64_t>& key) {
-  key.clear();
-  key.push_back(request.feeds.size());
-  for (size_t i = 0; i < request.feeds.size(); ++i) {
-    const Tensor& value = *request.feed_values[i];
-    key.push_back(uint64_t(request.feeds[i].node->id()));
-    key.push_back(uint64_t(request.feeds[i].index));
-    key.push_back(uint64_t(value.dtype()) << 8 | uint64_t(value.shape().rank()));
-    for (const int64_t dim : value.shape().dims()) key.push_back(uint64_t(dim));
-  }
-  key.push_back(request.fetches.size());
-  for (const Output& fetch : request.fetches) {
-    key.push_back(uint64_t(fetch.node->id()));
-    key.push_back(uint64_t(fetch.index));
-  }
-  for (const Node* target : request.targets) key.push_back(uint64_t(target->id()));
-}
+  std::mutex mutex;
+  size_t left = 0;  // responses to come
+  RunResponse response;
+};
 
-uint64_t HashOf(const std::vector<uint64_t>& key) {
-  uint64_t hash = 0x9e3779b97f4a7c15u;
-  for (const uint64_t word : key) {
-    hash = (hash ^ word) * 0xff51afd7ed558ccdu;
-    hash ^= hash >> 32;
-  }
-  return hash;
-}
-
-}  // namespace
-
-LocalMaster::LocalMaster(std::shared_ptr<Worker> worker, CompileOptions options, size_t most_steps)
-    : worker_(std::move(worker)), options_(options), most_steps_(most_steps) {}
+LocalMaster::LocalMaster(WorkersByTask workers, std::string home, CompileOptions options,
+                         size_t most_steps)
+    : workers_(std::move(workers)),
+      home_(std::move(home)),
+      options_(options),
+      session_(MakeRandomId()),
+      folding_("/job:master/task:0/cpu:0", 1),
+      steps_(most_steps) {}
 
 LocalMaster::~LocalMaster() {
+  AbortAll(Cancelled("the session was destroyed"));
   std::unique_lock lock(mutex_);
-  CancelRuns(Cancelled("the session was destroyed"));
-  ended_.wait(lock, [this] { return running_.empty(); });
+  ended_.wait(lock, [this] { return active_.empty(); });
 }
 
 void LocalMaster::Create(const Graph& graph, Done done) {
   graph_ = &graph;
-  done(absl::OkStatus());
+  done(ListDevices());
+}
+
+absl::Status LocalMaster::ListDevices() {
+  std::vector<DeviceInfo> others;
+  for (const auto& [task, worker] : workers_) {
+    Awaited<absl::StatusOr<std::vector<DeviceInfo>>> listed;
+    worker->ListDevices([&listed](auto devices) { listed.Set(std::move(devices)); });
+    TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, listed.Wait());
+    for (const DeviceInfo& device : devices) owner_[device.name] = worker.get();
+    auto& list = task == home_ ? devices_ : others;
+    list.insert(list.end(), devices.begin(), devices.end());
+  }
+  if (devices_.empty()) return FailedPrecondition("task {} has no devices", home_);
+  devices_.insert(devices_.end(), others.begin(), others.end());
+  return absl::OkStatus();
 }
 
 void LocalMaster::Extend(const Graph& graph, Done done) {
@@ -70,153 +95,365 @@ void LocalMaster::Extend(const Graph& graph, Done done) {
                         : InvalidArgument("a session can only be extended with its own graph"));
 }
 
-void LocalMaster::Run(const MasterRunRequest& request, Done done) {
+// A request may come from outside and name anything.
+absl::Status LocalMaster::CheckRequest(const MasterRunRequest& request) const {
+  const auto check = [&](int64_t node, const char* what) -> absl::Status {
+    if (node >= 0 && node < graph_->size()) return absl::OkStatus();
+    return InvalidArgument("a {} is node {}; the graph has {} nodes", what, node, graph_->size());
+  };
+  const auto check_output = [&](const OutputId& output, const char* what) -> absl::Status {
+    TUTTI_RETURN_IF_ERROR(check(output.node, what));
+    const Node& node = *graph_->nodes()[size_t(output.node)];
+    if (output.index >= 0 && output.index < node.num_outputs()) return absl::OkStatus();
+    return InvalidArgument("{} {}: there is no output {}; it has {}", what, node.Describe(),
+                           output.index, node.num_outputs());
+  };
+  if (request.feeds.size() != request.feed_values.size()) {
+    return InvalidArgument("{} values given for {} feeds", request.feed_values.size(),
+                           request.feeds.size());
+  }
+  for (const OutputId& feed : request.feeds) TUTTI_RETURN_IF_ERROR(check_output(feed, "feed"));
+  for (const OutputId& fetch : request.fetches) {
+    TUTTI_RETURN_IF_ERROR(check_output(fetch, "fetch"));
+  }
+  for (const int64_t target : request.targets) TUTTI_RETURN_IF_ERROR(check(target, "target"));
+  return absl::OkStatus();
+}
+
+void LocalMaster::Run(MasterRunRequest&& request, RunDone done) {
+  ActiveRun& run = *Begin(request.step);
+  run.done = std::move(done);
+  run.fetches = request.fetches.size();
   absl::Status status;
   try {
-    status = RunStep(request);
+    status = Prepare(run, request);
   } catch (...) {
     // Shapes and tensors throw, and compiling makes many.
     status = StatusFromCurrentException();
   }
-  done(std::move(status));
+  if (status.ok()) {
+    Dispatch(run, request);
+  } else {
+    RunResponse response;
+    response.status = std::move(status);
+    End(run, std::move(response));
+  }
 }
 
-// From before a run is compiled until it has ended, however it ends.
-class LocalMaster::ListedRun {
- public:
-  ListedRun(LocalMaster& master, Cancellation& cancellation)
-      : master_(master), cancellation_(cancellation) {
-    std::lock_guard lock(master_.mutex_);
-    if (master_.closed_) cancellation_.Cancel(Cancelled("the session is closed"));
-    master_.running_.push_back(&cancellation_);
+LocalMaster::ActiveRun* LocalMaster::Begin(int64_t step) {
+  std::lock_guard lock(mutex_);
+  std::unique_ptr<ActiveRun> run;
+  if (idle_.empty()) {
+    run = std::make_unique<ActiveRun>();
+    run->master = this;
+  } else {
+    run = std::move(idle_.back());
+    idle_.pop_back();
   }
-  ~ListedRun() {
-    std::lock_guard lock(master_.mutex_);
-    auto& running = master_.running_;
-    running.erase(std::find(running.begin(), running.end(), &cancellation_));
-    // With the lock held: once it is given back, the master may be gone.
-    if (running.empty()) master_.ended_.notify_all();
+  run->id = {session_, step};
+  run->references = 1;
+  run->aborted = closed_;
+  if (const auto it = aborted_early_.find(step); it != aborted_early_.end()) {
+    run->aborted.Update(it->second);
   }
-  ListedRun(const ListedRun&) = delete;
-  ListedRun& operator=(const ListedRun&) = delete;
+  active_.push_back(std::move(run));
+  return active_.back().get();
+}
 
- private:
-  LocalMaster& master_;
-  Cancellation& cancellation_;
-};
+absl::Status LocalMaster::Prepare(ActiveRun& run, const MasterRunRequest& request) {
+  TUTTI_RETURN_IF_ERROR(CheckRequest(request));
+  if (request.timeout_nanos > 0) {
+    run.deadline = deadlines_.Add(request.timeout_nanos, [&run, timeout = request.timeout_nanos] {
+      run.master->AbortRun(run,
+                           DeadlineExceeded("the step did not finish within its timeout of {} ms",
+                                            double(timeout) / 1e6));
+    });
+  }
+  TUTTI_ASSIGN_OR_RETURN(std::shared_ptr<Step> step, FindStep(request, run));
+  std::lock_guard lock(mutex_);
+  run.step = std::move(step);
+  // Whoever aborts the run from here on finds the step, and aborts it at its workers.
+  return run.aborted;
+}
 
 absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::FindStep(
-    const MasterRunRequest& request, const Cancellation& cancellation) {
-  thread_local Key key;  // grows to its size once per thread
-  AppendKey(request, key);
-  const uint64_t hash = HashOf(key);
-  {
-    std::lock_guard lock(mutex_);
-    for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it) {
-      if ((*it->second)->key != key) continue;
-      if (it->second != steps_.begin()) steps_.splice(steps_.begin(), steps_, it->second);
-      return *it->second;
-    }
-  }
-  TUTTI_ASSIGN_OR_RETURN(auto step, Compile(request, key, cancellation));
-  step->hash = hash;
-  std::shared_ptr<Step> evicted;  // ends after the lock
-  std::lock_guard lock(mutex_);
-  steps_.push_front(step);
-  by_hash_.emplace(hash, steps_.begin());
-  if (steps_.size() > most_steps_) {
-    evicted = steps_.back();
-    const auto last = std::prev(steps_.end());
-    for (auto [it, end] = by_hash_.equal_range(evicted->hash); it != end; ++it) {
-      if (it->second == last) {
-        by_hash_.erase(it);
-        break;
-      }
-    }
-    steps_.pop_back();
-  }
+    const MasterRunRequest& request, const ActiveRun& run) {
+  thread_local StepKey key;  // grows to its size once per thread
+  SetKey(request, key);
+  if (std::shared_ptr<Step> step = steps_.Find(key)) return step;
+  TUTTI_ASSIGN_OR_RETURN(std::shared_ptr<Step> step, Compile(request, run));
+  steps_.Add(key, step);
   return step;
+}
+
+absl::Status LocalMaster::AbortedStatus(const ActiveRun& run) {
+  std::lock_guard lock(mutex_);
+  return run.aborted;
 }
 
 absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
-    const MasterRunRequest& request, Key key, const Cancellation& cancellation) {
+    const MasterRunRequest& request, const ActiveRun& run) {
+  const auto& nodes = graph_->nodes();
+  const auto output = [&](const OutputId& id) {
+    return Output{nodes[size_t(id.node)].get(), id.index};
+  };
   StepRequest wanted;
   for (size_t i = 0; i < request.feeds.size(); ++i) {
-    const Tensor& value = *request.feed_values[i];
-    wanted.feeds.push_back({request.feeds[i], {value.dtype(), value.shape()}});
+    const Tensor& value = request.feed_values[i];
+    wanted.feeds.push_back({output(request.feeds[i]), {value.dtype(), value.shape()}});
   }
-  wanted.fetches.assign(request.fetches.begin(), request.fetches.end());
-  wanted.targets.assign(request.targets.begin(), request.targets.end());
+  for (const OutputId& fetch : request.fetches) wanted.fetches.push_back(output(fetch));
+  for (const int64_t target : request.targets) {
+    wanted.targets.push_back(nodes[size_t(target)].get());
+  }
   TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, wanted));
-  TUTTI_RETURN_IF_ERROR(cancellation.status());
-  const std::vector<Device*> devices = worker_->devices();
-  RegisterRequest registration{.parts = {}, .options = options_};
-  TUTTI_ASSIGN_OR_RETURN(registration.parts, CompileWhole(program, devices, options_));
-  TUTTI_RETURN_IF_ERROR(cancellation.status());
+  TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
+  TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts,
+                         CompileWhole(program, devices_, &folding_, options_));
+  TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
   auto step = std::make_shared<Step>();
-  step->key = std::move(key);
-  step->worker = worker_.get();
-  absl::Status status;
-  worker_->Register(std::move(registration), &step->handle,
-                    [&status](absl::Status s) { status = std::move(s); });
-  TUTTI_RETURN_IF_ERROR(status);
+  TUTTI_RETURN_IF_ERROR(Register(std::move(parts), *step));
+  for (Step::Part& part : step->parts) {
+    const auto is_all = [](const std::vector<int>& index, size_t count) {
+      std::vector<int> all(count);
+      std::iota(all.begin(), all.end(), 0);
+      return index == all;
+    };
+    part.takes_all_feeds = is_all(part.feed_index, request.feeds.size());
+    part.gives_all_fetches = is_all(part.fetch_index, request.fetches.size());
+  }
   return step;
+}
+
+// Gives every worker its parts. The workers compile at the same time, those of other processes
+// first: the one of this process does so before it returns.
+absl::Status LocalMaster::Register(std::vector<Partition> parts, Step& step) {
+  Worker* const own = workers_.at(home_).get();
+  std::vector<std::pair<Worker*, RegisterRequest>> requests;
+  for (Partition& part : parts) {
+    Worker* const worker = owner_.at(part.device);
+    auto request = std::find_if(requests.begin(), requests.end(),
+                                [&](const auto& entry) { return entry.first == worker; });
+    if (request == requests.end()) {
+      RegisterRequest fresh{.session = session_, .parts = {}, .options = options_};
+      request = requests.insert(worker == own ? requests.end() : requests.begin(),
+                                {worker, std::move(fresh)});
+    }
+    request->second.parts.push_back(std::move(part));
+  }
+  std::vector<Awaited<absl::StatusOr<uint64_t>>> handles(requests.size());
+  std::vector<Step::Part> registered(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    auto& [worker, request] = requests[i];
+    registered[i].worker = worker;
+    for (const Partition& part : request.parts) {
+      std::copy(part.feed_index.begin(), part.feed_index.end(),
+                std::back_inserter(registered[i].feed_index));
+      std::copy(part.fetch_index.begin(), part.fetch_index.end(),
+                std::back_inserter(registered[i].fetch_index));
+    }
+    worker->Register(std::move(request),
+                     [&handle = handles[i]](auto given) { handle.Set(std::move(given)); });
+  }
+  absl::Status status;
+  for (size_t i = 0; i < handles.size(); ++i) {
+    const absl::StatusOr<uint64_t> handle = handles[i].Wait();
+    if (!handle.ok()) {
+      if (status.ok()) status = handle.status();
+      continue;
+    }
+    registered[i].handle = *handle;
+    step.parts.push_back(std::move(registered[i]));
+  }
+  return status;
+}
+
+void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
+  // The run may end, and be used for another one, as soon as the last request is sent.
+  const std::shared_ptr<Step> step = run.step;
+  const StepId id = run.id;
+  const size_t count = step->parts.size();
+  run.left = count;
+  if (count == 0) {
+    RunResponse response;
+    if (request.trace) response.trace = std::make_unique<StepTrace>();
+    End(run, std::move(response));
+    return;
+  }
+  for (size_t i = 0; i < count; ++i) {
+    const Step::Part& part = step->parts[i];
+    RunRequest to_worker{.id = id,
+                         .handle = part.handle,
+                         .random_step = id.step,
+                         .trace = request.trace,
+                         .feeds = {}};
+    if (part.takes_all_feeds && i + 1 == count) {
+      to_worker.feeds = std::move(request.feed_values);
+    } else {
+      for (const int f : part.feed_index) to_worker.feeds.push_back(request.feed_values[size_t(f)]);
+    }
+    part.worker->Run(std::move(to_worker), [&run, i](RunResponse&& response) {
+      run.master->PartDone(run, i, std::move(response));
+    });
+  }
 }
 
 namespace {
 
-// A request from outside may name anything; the key below looks into nodes, so they are checked
-// first.
-absl::Status CheckRequest(const MasterRunRequest& request, const Graph* graph) {
-  const auto check = [&](const Node* node, const char* what) -> absl::Status {
-    if (node == nullptr) return InvalidArgument("a {} is empty (default-constructed)", what);
-    if (&node->graph() == graph) return absl::OkStatus();
-    return InvalidArgument("{} {}: it belongs to another graph than the session's", what,
-                           node->Describe());
-  };
-  const auto check_output = [&](const Output& output, const char* what) -> absl::Status {
-    TUTTI_RETURN_IF_ERROR(check(output.node, what));
-    if (output.index >= 0 && output.index < output.node->num_outputs()) return absl::OkStatus();
-    return InvalidArgument("{} {}: there is no output {}; it has {}", what, output.node->Describe(),
-                           output.index, output.node->num_outputs());
-  };
-  for (const Output& feed : request.feeds) TUTTI_RETURN_IF_ERROR(check_output(feed, "feed"));
-  for (const Output& fetch : request.fetches) TUTTI_RETURN_IF_ERROR(check_output(fetch, "fetch"));
-  for (const Node* target : request.targets) TUTTI_RETURN_IF_ERROR(check(target, "target"));
-  return absl::OkStatus();
+void MergeTrace(std::unique_ptr<StepTrace> from, std::unique_ptr<StepTrace>& to) {
+  if (from == nullptr) return;
+  if (to == nullptr) {
+    to = std::move(from);
+    return;
+  }
+  std::move(from->nodes.begin(), from->nodes.end(), std::back_inserter(to->nodes));
+  std::stable_sort(to->nodes.begin(), to->nodes.end(),
+                   [](const auto& a, const auto& b) { return a.start_nanos < b.start_nanos; });
+  std::move(from->peaks.begin(), from->peaks.end(), std::back_inserter(to->peaks));
+  to->arena_bytes += from->arena_bytes;
 }
 
 }  // namespace
 
-absl::Status LocalMaster::RunStep(const MasterRunRequest& request) {
-  TUTTI_RETURN_IF_ERROR(CheckRequest(request, graph_));
-  Cancellation cancellation;
-  const ListedRun listed(*this, cancellation);
-  const ScopedDeadline deadline(deadlines_, request.timeout_nanos, &cancellation);
-  TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Step> step, FindStep(request, cancellation));
-  if (cancellation.cancelled()) return cancellation.status();
-  RunRequest run{.handle = step->handle,
-                 .step_id = next_step_.fetch_add(1, std::memory_order_relaxed),
-                 .feeds = request.feed_values,
-                 .results = request.results,
-                 .cancellation = &cancellation,
-                 .trace = request.trace};
-  run.random_step = run.step_id;
-  absl::Status status;
-  worker_->Run(run, [&status](absl::Status s) { status = std::move(s); });
-  return status;
+void LocalMaster::PartDone(ActiveRun& run, size_t i, RunResponse&& response) {
+  const Step& step = *run.step;  // lives as long as the run
+  const Step::Part& part = step.parts[i];
+  if (response.status.ok() && response.results.size() != part.fetch_index.size()) {
+    response.status = Internal("a worker gave {} results of step {}; expected {}",
+                               response.results.size(), run.id.step, part.fetch_index.size());
+  }
+  if (step.parts.size() == 1 && (part.gives_all_fetches || !response.status.ok())) {
+    End(run, std::move(response));
+    return;
+  }
+  absl::Status first_failure;
+  bool last = false;
+  {
+    std::lock_guard lock(run.mutex);
+    if (!response.status.ok() && run.response.status.ok()) {
+      run.response.status = response.status;
+      if (run.left > 1) first_failure = response.status;
+    }
+    run.response.unfinished += response.unfinished;
+    run.response.results.resize(run.fetches);
+    if (response.status.ok()) {
+      for (size_t k = 0; k < part.fetch_index.size(); ++k) {
+        run.response.results[size_t(part.fetch_index[k])] = std::move(response.results[k]);
+      }
+    }
+    MergeTrace(std::move(response.trace), run.response.trace);
+    last = run.left == 1;
+    if (!last && first_failure.ok()) --run.left;
+  }
+  if (!first_failure.ok()) {
+    // This response counts as missing until the others are aborted, so that the run lives.
+    AbortRun(run, first_failure);
+    std::lock_guard lock(run.mutex);
+    last = --run.left == 0;
+  }
+  if (last) End(run, std::exchange(run.response, {}));
 }
 
-void LocalMaster::CancelRuns(const absl::Status& reason) {
-  closed_ = true;
-  for (Cancellation* cancellation : running_) cancellation->Cancel(reason);
+void LocalMaster::End(ActiveRun& run, RunResponse&& response) {
+  if (run.deadline) deadlines_.Remove(*run.deadline);
+  run.deadline.reset();
+  const RunDone done = std::exchange(run.done, nullptr);
+  if (!response.status.ok()) {
+    response.results.clear();
+    if (!response.unfinished.empty()) {
+      response.status = absl::Status(
+          response.status.code(),
+          fmt::format("{}{}", MessageOf(response.status), std::exchange(response.unfinished, {})));
+    }
+  }
+  Release(run);
+  done(std::move(response));
+}
+
+void LocalMaster::Release(ActiveRun& run) {
+  std::shared_ptr<Step> step;  // may deregister, so it goes without the lock
+  StepId id;
+  bool clean_up = false;
+  {
+    std::lock_guard lock(mutex_);
+    if (--run.references > 0) return;
+    id = run.id;
+    clean_up = std::exchange(run.needs_clean_up, false);
+    step = std::move(run.step);
+    if (!clean_up) {
+      const auto it = std::find_if(active_.begin(), active_.end(),
+                                   [&](const auto& entry) { return entry.get() == &run; });
+      idle_.push_back(std::move(*it));
+      active_.erase(it);
+      if (active_.empty()) ended_.notify_all();
+    }
+  }
+  if (!clean_up) return;
+  if (step != nullptr) {
+    for (const Step::Part& part : step->parts) part.worker->CleanUp(id);
+  }
+  std::lock_guard lock(mutex_);
+  std::erase_if(active_, [&](const auto& entry) { return entry.get() == &run; });
+  if (active_.empty()) ended_.notify_all();
+}
+
+void LocalMaster::AbortRun(ActiveRun& run, const absl::Status& reason) {
+  std::shared_ptr<Step> step;
+  {
+    std::lock_guard lock(mutex_);
+    ++run.references;
+    run.needs_clean_up = true;
+    run.aborted.Update(reason);
+    step = run.step;
+  }
+  if (step != nullptr) {
+    for (const Step::Part& part : step->parts) part.worker->Abort(run.id, reason);
+  }
+  step.reset();
+  Release(run);
+}
+
+void LocalMaster::Abort(int64_t step, absl::Status reason) {
+  ActiveRun* run = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& active : active_) {
+      if (active->id.step == step && active->references > 0) run = active.get();
+    }
+    if (run == nullptr) {
+      aborted_early_.emplace(step, std::move(reason));
+      return;
+    }
+    ++run->references;
+  }
+  AbortRun(*run, reason);
+  Release(*run);
+}
+
+void LocalMaster::CleanUp(int64_t step) {
+  std::lock_guard lock(mutex_);
+  aborted_early_.erase(step);
+}
+
+void LocalMaster::AbortAll(const absl::Status& reason) {
+  std::vector<ActiveRun*> runs;
+  {
+    std::lock_guard lock(mutex_);
+    if (closed_.ok()) closed_ = Cancelled("the session is closed");
+    for (const auto& active : active_) {
+      if (active->references == 0) continue;
+      ++active->references;
+      runs.push_back(active.get());
+    }
+  }
+  for (ActiveRun* run : runs) {
+    AbortRun(*run, reason);
+    Release(*run);
+  }
 }
 
 void LocalMaster::Close(Done done) {
-  {
-    std::lock_guard lock(mutex_);
-    CancelRuns(Cancelled("the session was closed"));
-  }
+  AbortAll(Cancelled("the session was closed"));
   done(absl::OkStatus());
 }
 

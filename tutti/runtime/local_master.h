@@ -1,58 +1,80 @@
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
-#include <list>
+#include <map>
 #include <memory>
 #include <mutex>
-#include <unordered_map>
+#include <string>
 #include <vector>
 
+#include "tutti/device/device.h"
 #include "tutti/runtime/deadlines.h"
 #include "tutti/runtime/master.h"
+#include "tutti/runtime/step_cache.h"
 
 namespace tutti {
 
-// A master in the client's process, for the workers it is given. Compiled steps are kept by (feeds
-// with dtype and shape, fetches, targets); of more than `most_steps`, those not used for longest
-// go.
+// The workers of a master, by task: "/job:worker/task:1".
+using WorkersByTask = std::map<std::string, std::shared_ptr<Worker>>;
+
+// A master in this process, for workers in this process and in others. Compiled steps are kept by
+// (feeds with dtype and shape, fetches, targets); of more than `most_steps`, those not used for
+// longest go.
 class LocalMaster final : public Master {
  public:
-  LocalMaster(std::shared_ptr<Worker> worker, CompileOptions options, size_t most_steps = 64);
+  // What nobody places goes to the first device of task `home`. REQUIRES: `workers` has it.
+  LocalMaster(WorkersByTask workers, std::string home, CompileOptions options,
+              size_t most_steps = 64);
   ~LocalMaster() override;  // cancels what runs, and waits for it
 
   void Create(const Graph& graph, Done done) override;
   void Extend(const Graph& graph, Done done) override;
-  void Run(const MasterRunRequest& request, Done done) override;
+  void Run(MasterRunRequest&& request, RunDone done) override;
+  void Abort(int64_t step, absl::Status reason) override;
+  void CleanUp(int64_t step) override;
   void Close(Done done) override;
 
  private:
-  using Key = std::vector<uint64_t>;
-  struct Step;      // a compiled step
-  class ListedRun;  // a run that Close can cancel
+  struct Step;       // a compiled step
+  struct ActiveRun;  // a run from its request to its response
 
-  // The compiled step for a request, from the cache or made now. A cancelled run gets none, unless
-  // it was made already.
+  absl::Status ListDevices();
+  absl::Status CheckRequest(const MasterRunRequest& request) const;
+  // The compiled step for a request, from the cache or made now. A run that was aborted gets none,
+  // unless it was made already.
   absl::StatusOr<std::shared_ptr<Step>> FindStep(const MasterRunRequest& request,
-                                                 const Cancellation& cancellation);
-  absl::StatusOr<std::shared_ptr<Step>> Compile(const MasterRunRequest& request, Key key,
-                                                const Cancellation& cancellation);
-  absl::Status RunStep(const MasterRunRequest& request);
-  void CancelRuns(const absl::Status& reason);  // those under way and to come; with mutex_ held
+                                                 const ActiveRun& run);
+  absl::StatusOr<std::shared_ptr<Step>> Compile(const MasterRunRequest& request,
+                                                const ActiveRun& run);
+  absl::Status AbortedStatus(const ActiveRun& run);
+  absl::Status Register(std::vector<Partition> parts, Step& step);
 
-  const std::shared_ptr<Worker> worker_;
+  ActiveRun* Begin(int64_t step);
+  absl::Status Prepare(ActiveRun& run, const MasterRunRequest& request);
+  void Dispatch(ActiveRun& run, MasterRunRequest& request);
+  void PartDone(ActiveRun& run, size_t part, RunResponse&& response);
+  void End(ActiveRun& run, RunResponse&& response);
+  void AbortRun(ActiveRun& run, const absl::Status& reason);
+  void AbortAll(const absl::Status& reason);
+  void Release(ActiveRun& run);
+
+  const WorkersByTask workers_;
+  const std::string home_;
   const CompileOptions options_;
-  const size_t most_steps_;
+  const uint64_t session_;
+  Device folding_;  // whose kernels fold constants
   const Graph* graph_ = nullptr;
+  std::vector<DeviceInfo> devices_;       // those of `home` first
+  std::map<std::string, Worker*> owner_;  // by the name of a device
+  StepCache<Step> steps_;
   Deadlines deadlines_;
-  std::atomic<int64_t> next_step_{0};
 
   std::mutex mutex_;
-  bool closed_ = false;
-  std::list<std::shared_ptr<Step>> steps_;  // most recently used first
-  std::unordered_multimap<uint64_t, std::list<std::shared_ptr<Step>>::iterator> by_hash_;
-  std::vector<Cancellation*> running_;
-  std::condition_variable ended_;  // running_ got empty
+  absl::Status closed_;  // not OK: why
+  std::vector<std::unique_ptr<ActiveRun>> active_;
+  std::map<int64_t, absl::Status> aborted_early_;  // by step: before their Run came
+  std::vector<std::unique_ptr<ActiveRun>> idle_;   // kept for later runs
+  std::condition_variable ended_;                  // active_ got empty
 };
 
 }  // namespace tutti

@@ -5,16 +5,15 @@
 #include <algorithm>
 #include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <iterator>
-#include <thread>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/team.h"
 #include "tutti/device/step_cleanup.h"
+#include "tutti/graph/find_within.h"
+#include "tutti/graph/op_def.h"
 #include "tutti/runtime/executor.h"
 #include "tutti/runtime/register.h"
-#include "tutti/runtime/rendezvous.h"
 #include "tutti/runtime/unfinished.h"
 
 namespace tutti {
@@ -22,156 +21,150 @@ namespace tutti {
 struct LocalWorker::Registered {
   struct Part {
     Device* device = nullptr;
-    std::vector<int> feed_index;
-    std::vector<int> fetch_index;
+    size_t first_feed = 0;  // its feeds and fetches in the lists of a request and its response
+    size_t first_fetch = 0;
     std::unique_ptr<InstancePool> instances;
   };
   std::vector<Part> parts;
+  size_t feeds = 0;
+  size_t fetches = 0;
   bool has_collectives = false;
+  bool has_transfers = false;
   CompileOptions options;
 };
 
-// Threads for the parts that the caller does not run itself. There are as many as parts ever ran at
-// once: a part may wait for another, so it is never queued behind one.
-class LocalWorker::LaneThreads {
- public:
-  ~LaneThreads() {
-    {
-      std::lock_guard lock(mutex_);
-      closed_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-  // Throws when there is no thread to be had; the job is not run then.
-  void Post(std::function<void()> job) {
-    std::lock_guard lock(mutex_);
-    if (idle_ < jobs_.size() + 1) threads_.emplace_back([this] { Loop(); });
-    jobs_.push_back(std::move(job));
-    changed_.notify_one();
-  }
-
- private:
-  void Loop() {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      ++idle_;
-      changed_.wait(lock, [&] { return closed_ || !jobs_.empty(); });
-      --idle_;
-      if (jobs_.empty()) return;
-      const std::function<void()> job = std::move(jobs_.front());
-      jobs_.pop_front();
-      lock.unlock();
-      job();
-      lock.lock();
-    }
-  }
-
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::function<void()>> jobs_;
-  size_t idle_ = 0;
-  bool closed_ = false;
-  std::vector<std::thread> threads_;
-};
-
-LocalWorker::LocalWorker(const std::string& job, int task, int devices, int cores,
-                         std::shared_ptr<collective::Communicator> communicator)
-    : threads_(std::make_unique<LaneThreads>()) {
+LocalWorker::LocalWorker(LocalWorkerOptions options)
+    : rendezvous_(std::move(options.make_rendezvous)) {
   RegisterRuntimeKernels();
-  if (communicator != nullptr) {
-    collectives_ = std::make_unique<Collectives>(std::move(communicator));
+  if (options.communicator != nullptr) {
+    collectives_ = std::make_unique<Collectives>(std::move(options.communicator));
   }
-  for (int i = 0; i < devices; ++i) {
-    devices_.push_back(
-        std::make_unique<Device>(fmt::format("/job:{}/task:{}/cpu:{}", job, task, i), cores));
+  const uint64_t incarnation = MakeRandomId();
+  for (int i = 0; i < options.devices; ++i) {
+    devices_.push_back(std::make_unique<Device>(
+        fmt::format("/job:{}/task:{}/cpu:{}", options.job, options.task, i), options.cores,
+        incarnation));
     if (collectives_ != nullptr) devices_.back()->AddAllocator(collectives_->MakeAllocator());
   }
 }
 
 LocalWorker::~LocalWorker() = default;
 
-std::vector<Device*> LocalWorker::devices() {
-  std::vector<Device*> list;
-  for (const auto& device : devices_) list.push_back(device.get());
-  return list;
+void LocalWorker::ListDevices(DevicesDone done) {
+  std::vector<DeviceInfo> list;
+  for (const auto& device : devices_) list.push_back(device->info());
+  done(std::move(list));
 }
 
-void LocalWorker::Register(RegisterRequest request, uint64_t* handle, Done done) {
-  absl::Status status;
-  try {
-    status = DoRegister(std::move(request), handle);
-  } catch (...) {
-    status = StatusFromCurrentException();
+Device* LocalWorker::FindDevice(const std::string& name) {
+  for (const auto& device : devices_) {
+    if (device->name() == name) return device.get();
   }
-  done(std::move(status));
+  return nullptr;
+}
+
+void LocalWorker::Register(RegisterRequest request, RegisterDone done) {
+  absl::StatusOr<uint64_t> handle;
+  try {
+    handle = DoRegister(std::move(request));
+  } catch (...) {
+    handle = StatusFromCurrentException();
+  }
+  done(std::move(handle));
 }
 
 namespace {
 
-bool HasCollectives(const StepPlan& plan) {
-  return std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
-    const std::string& op = node.node->op();
-    return op == "AllReduce" || op == "Broadcast" || op == "AllGather";
+// Does a node of the program have the trait, or one in the bodies of If and While, which are
+// planned when they first run?
+bool AnyIs(bool OpDef::*trait, const Program& program) {
+  const auto& nodes = program.graph->nodes();
+  return std::any_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+    return FindWithin(*node, [&](const Node& n) { return n.def().*trait; }) != nullptr;
   });
 }
 
 }  // namespace
 
-absl::Status LocalWorker::DoRegister(RegisterRequest request, uint64_t* handle) {
+absl::StatusOr<uint64_t> LocalWorker::DoRegister(RegisterRequest request) {
   auto registered = std::make_shared<Registered>();
   registered->options = request.options;
   for (Partition& part : request.parts) {
-    TeamScope team(part.device->team());  // kernels are prepared for its cores
+    Device* const device = FindDevice(part.device);
+    if (device == nullptr) {
+      return NotFound(
+          "a part of the step is for device {}, which this task does not have; its "
+          "first is {}",
+          part.device, devices_.front()->name());
+    }
+    TeamScope team(device->team());  // kernels are prepared for its cores
     TUTTI_ASSIGN_OR_RETURN(Program program,
-                           OptimizePart(std::move(part.program), *part.device, request.options));
-    TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), *part.device));
-    registered->has_collectives = registered->has_collectives || HasCollectives(*plan);
+                           OptimizePart(std::move(part.program), *device, request.options));
+    registered->has_collectives |= AnyIs(&OpDef::collective, program);
+    registered->has_transfers |= AnyIs(&OpDef::transfer, program);
+    TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), *device));
+    const size_t feeds = plan->feeds.size(), fetches = plan->fetches.size();
     TUTTI_ASSIGN_OR_RETURN(auto instances, InstancePool::Make(std::move(plan)));
-    registered->parts.push_back({part.device, std::move(part.feed_index),
-                                 std::move(part.fetch_index), std::move(instances)});
+    registered->parts.push_back(
+        {device, registered->feeds, registered->fetches, std::move(instances)});
+    registered->feeds += feeds;
+    registered->fetches += fetches;
   }
   std::lock_guard lock(mutex_);
-  *handle = next_handle_++;
-  registered_[*handle] = std::move(registered);
-  return absl::OkStatus();
+  const uint64_t handle = next_handle_++;
+  registered_[handle] = std::move(registered);
+  return handle;
 }
 
 void LocalWorker::Deregister(uint64_t handle) {
+  std::shared_ptr<Registered> forgotten;  // destroyed without the lock
   std::lock_guard lock(mutex_);
-  registered_.erase(handle);
+  const auto it = registered_.find(handle);
+  if (it == registered_.end()) return;
+  forgotten = std::move(it->second);
+  registered_.erase(it);
 }
 
-void LocalWorker::Run(const RunRequest& request, Done done) {
-  std::shared_ptr<Registered> registered;
-  {
-    std::lock_guard lock(mutex_);
-    const auto it = registered_.find(request.handle);
-    if (it != registered_.end()) {
-      registered = it->second;
-      running_.emplace_back(request.step_id, request.cancellation);
+// A step in the list of those that Abort finds, for as long as it runs.
+class LocalWorker::RunningStep {
+ public:
+  RunningStep(LocalWorker& worker, const RunRequest& request) : worker_(worker), id_(request.id) {
+    std::lock_guard lock(worker_.mutex_);
+    const auto found = worker_.registered_.find(request.handle);
+    if (found != worker_.registered_.end()) registered_ = found->second;
+    worker_.running_.emplace_back(id_, &cancellation_);
+    for (const auto& [id, reason] : worker_.aborted_early_) {
+      if (id == id_) cancellation_.Cancel(reason);
     }
   }
-  if (registered == nullptr) {
-    done(NotFound("step {} runs a plan that is not registered (handle {})", request.step_id,
-                  request.handle));
-    return;
+  ~RunningStep() {
+    std::lock_guard lock(worker_.mutex_);
+    std::erase_if(worker_.running_,
+                  [&](const auto& entry) { return entry.second == &cancellation_; });
   }
-  const int64_t start = request.trace != nullptr ? NowNanos() : 0;
-  absl::Status status;
-  try {
-    status = RunParts(request, *registered);
-    if (request.trace != nullptr) SortFromStart(start, request.trace->nodes);
-  } catch (...) {
-    status = StatusFromCurrentException();
-  }
-  Forget(request.step_id);
-  done(status);
-}
+  RunningStep(const RunningStep&) = delete;
+  RunningStep& operator=(const RunningStep&) = delete;
 
-void LocalWorker::Forget(int64_t step_id) {
-  std::lock_guard lock(mutex_);
-  std::erase_if(running_, [&](const auto& entry) { return entry.first == step_id; });
+  Cancellation& cancellation() { return cancellation_; }
+  Registered* registered() { return registered_.get(); }
+
+ private:
+  LocalWorker& worker_;
+  const StepId id_;
+  std::shared_ptr<Registered> registered_;
+  Cancellation cancellation_;
+};
+
+void LocalWorker::Run(RunRequest&& request, RunDone done) {
+  RunResponse response;
+  const int64_t start = request.trace ? NowNanos() : 0;
+  try {
+    RunParts(request, response);
+    if (response.trace != nullptr) SortFromStart(start, response.trace->nodes);
+  } catch (...) {
+    response.status = StatusFromCurrentException();
+  }
+  done(std::move(response));
 }
 
 namespace {
@@ -190,14 +183,16 @@ absl::Status MakeOwn(Tensor& result, Device& device) {
 
 // One run of all parts.
 struct LocalWorker::Step {
-  const RunRequest& request;
+  RunRequest& request;
+  RunResponse& response;
   CompileOptions options;
-  Collectives* collectives = nullptr;  // null for a step without them
-  Rendezvous rendezvous;
-  UnfinishedNodes unfinished;
-  StepCleanup cleanup;
-  std::mutex mutex;
-  std::condition_variable changed;
+  Cancellation& cancellation;
+  Collectives* collectives = nullptr;                // null for a step without them
+  std::shared_ptr<Rendezvous> rendezvous = nullptr;  // null for a step without Send and Recv
+  UnfinishedNodes unfinished = {};
+  StepCleanup cleanup = {};
+  std::mutex mutex = {};
+  std::condition_variable changed = {};
   size_t left = 0;  // parts that run on other threads
 
   // Runs on the caller's thread and on others, so nothing may be thrown.
@@ -209,8 +204,8 @@ struct LocalWorker::Step {
       status = StatusFromCurrentException();
     }
     if (status.ok()) return status;
-    if (!request.cancellation->cancelled()) unfinished.StepFailed();
-    request.cancellation->Cancel(status);
+    if (!cancellation.cancelled()) unfinished.StepFailed();
+    cancellation.Cancel(status);
     return status;
   }
 
@@ -219,70 +214,95 @@ struct LocalWorker::Step {
     TUTTI_ASSIGN_OR_RETURN(auto instance, part.instances->Take());
     const StepPlan& plan = instance->plan();
     for (size_t i = 0; i < plan.feeds.size(); ++i) {
-      instance->slot(plan.feeds[i]) = *request.feeds[part.feed_index[i]];
+      instance->slot(plan.feeds[i]) = std::move(request.feeds[part.first_feed + i]);
     }
-    StepContext context{.step_id = request.step_id,
-                        .random_step = request.random_step,
-                        .cancellation = request.cancellation,
+    StepContext context{.random_step = request.random_step,
+                        .cancellation = &cancellation,
                         .cleanup = &cleanup,
                         .device = part.device,
-                        .rendezvous = &rendezvous,
+                        .rendezvous = rendezvous.get(),
                         .collectives = collectives};
     std::vector<NodeRecord> records;
     const absl::Status status = RunOnThisThread(
         *instance, context,
         {.unfinished = &unfinished,
          .options = options,
-         .records = request.trace != nullptr ? &records : nullptr,
+         .records = request.trace ? &records : nullptr,
          .communicator = collectives == nullptr ? nullptr : &collectives->communicator()});
     if (status.ok()) {
       for (size_t i = 0; i < plan.fetches.size(); ++i) {
-        request.results[part.fetch_index[i]] = instance->slot(plan.fetches[i]);
+        response.results[part.first_fetch + i] = instance->slot(plan.fetches[i]);
       }
     }
-    if (request.trace != nullptr) {
-      auto peak = RecordPeak(plan);
-      std::lock_guard lock(mutex);
-      request.trace->arena_bytes += int64_t(plan.arena_bytes());
-      request.trace->peaks.push_back(std::move(peak));
-      std::move(records.begin(), records.end(), std::back_inserter(request.trace->nodes));
-    }
+    if (request.trace) AddToTrace(plan, records);
     instance->EndRun();
+    const size_t fetches = plan.fetches.size();
     part.instances->Return(std::move(instance));
     if (!status.ok()) return status;
-    for (const int i : part.fetch_index) {
-      TUTTI_RETURN_IF_ERROR(MakeOwn(request.results[i], *part.device));
+    for (size_t i = 0; i < fetches; ++i) {
+      TUTTI_RETURN_IF_ERROR(MakeOwn(response.results[part.first_fetch + i], *part.device));
     }
     return absl::OkStatus();
   }
+
+  void AddToTrace(const StepPlan& plan, std::vector<NodeRecord>& records) {
+    auto peak = RecordPeak(plan);
+    std::lock_guard lock(mutex);
+    StepTrace& trace = *response.trace;
+    trace.arena_bytes += int64_t(plan.arena_bytes());
+    trace.peaks.push_back(std::move(peak));
+    std::move(records.begin(), records.end(), std::back_inserter(trace.nodes));
+  }
 };
 
-absl::Status LocalWorker::RunParts(const RunRequest& request, Registered& registered) {
+void LocalWorker::RunParts(RunRequest& request, RunResponse& response) {
+  RunningStep running(*this, request);
+  Registered* const registered = running.registered();
+  if (registered == nullptr) {
+    response.status = NotFound("step {} runs a plan that is not registered (handle {})",
+                               request.id.step, request.handle);
+    return;
+  }
+  if (request.feeds.size() != registered->feeds) {
+    response.status =
+        InvalidArgument("step {} comes with {} feeds; its plan (handle {}) takes {}",
+                        request.id.step, request.feeds.size(), request.handle, registered->feeds);
+    return;
+  }
+  response.results.resize(registered->fetches);
+  if (request.trace) response.trace = std::make_unique<StepTrace>();
+  if (registered->parts.empty()) return;
   std::unique_lock one_by_one(collective_steps_, std::defer_lock);
-  if (registered.has_collectives) one_by_one.lock();
+  if (registered->has_collectives) one_by_one.lock();
   Step step{.request = request,
-            .options = registered.options,
-            .collectives = registered.has_collectives ? collectives_.get() : nullptr};
-  if (registered.parts.empty()) return absl::OkStatus();
-  const absl::Status status = registered.parts.size() == 1 ? step.RunPart(registered.parts.front())
-                                                           : RunAtOnce(step, registered);
-  if (status.ok()) return status;
+            .response = response,
+            .options = registered->options,
+            .cancellation = running.cancellation(),
+            .collectives = registered->has_collectives ? collectives_.get() : nullptr};
+  if (!registered->has_transfers && registered->parts.size() == 1) {
+    response.status = step.RunPart(registered->parts.front());
+  } else {
+    response.status = RunAtOnce(step, *registered);
+  }
+  if (response.status.ok()) return;
   step.cleanup.Undo();
-  return absl::Status(status.code(),
-                      fmt::format("{}{}", MessageOf(status), step.unfinished.ToString()));
+  response.unfinished = step.unfinished.ToString();
+  response.results.clear();
 }
 
 // The first part on this thread, the others beside it.
 absl::Status LocalWorker::RunAtOnce(Step& step, Registered& registered) {
-  Cancellation& cancellation = *step.request.cancellation;
+  Cancellation& cancellation = step.cancellation;
+  step.rendezvous = rendezvous_.FindOrMake(step.request.id);
   const Cancellation::Handle on_cancel = cancellation.Register(
-      [&step, &cancellation] { step.rendezvous.Abort(cancellation.status()); });
+      [&step, &cancellation] { step.rendezvous->Abort(cancellation.status()); });
+  if (cancellation.cancelled()) step.rendezvous->Abort(cancellation.status());
   step.left = registered.parts.size() - 1;
   size_t posted = 1;
   absl::Status status;
   try {
     for (; posted < registered.parts.size(); ++posted) {
-      threads_->Post([&step, &part = registered.parts[posted]] {
+      threads_.Post([&step, &part = registered.parts[posted]] {
         (void)step.RunPart(part);  // its error is in the cancellation
         std::lock_guard lock(step.mutex);
         --step.left;
@@ -301,17 +321,34 @@ absl::Status LocalWorker::RunAtOnce(Step& step, Registered& registered) {
     step.changed.wait(lock, [&] { return step.left == 0; });
   }
   cancellation.Deregister(on_cancel);
+  rendezvous_.Remove(step.request.id, Cancelled("the step is over"));
   // Every part of a cancelled step ends with the first cause.
   return cancellation.cancelled() ? cancellation.status() : status;
 }
 
-void LocalWorker::Abort(int64_t step_id, absl::Status reason) {
+void LocalWorker::Abort(const StepId& id, absl::Status reason) {
   std::lock_guard lock(mutex_);
-  for (const auto& [id, cancellation] : running_) {
-    if (id == step_id) cancellation->Cancel(reason);
+  for (const auto& [running, cancellation] : running_) {
+    if (running == id) {
+      // Under the lock, so that the step does not end meanwhile.
+      cancellation->Cancel(std::move(reason));
+      return;
+    }
   }
+  aborted_early_.emplace_back(id, std::move(reason));
 }
 
-void LocalWorker::CleanUp(int64_t step_id) { Forget(step_id); }
+void LocalWorker::CleanUp(const StepId& id) {
+  rendezvous_.Remove(id, Cancelled("the step is over"));
+  std::lock_guard lock(mutex_);
+  std::erase_if(aborted_early_, [&](const auto& entry) { return entry.first == id; });
+}
+
+void LocalWorker::Reset(const std::string& container) {
+  for (const auto& device : devices_) {
+    device->variables().Clear(container);
+    device->resources().Clear(container);
+  }
+}
 
 }  // namespace tutti

@@ -34,7 +34,7 @@ bool Updates(const Subgraph& subgraph, Output arg) {
   return false;
 }
 
-StepRun& RunAround(const KernelContext& outer) { return *static_cast<StepRun*>(outer.step->run); }
+StepRun& RunAround(const KernelContext& outer) { return *outer.step->run; }
 
 // Makes a program of a subgraph: a Placeholder for each arg, or the Variable it stands for.
 class SubgraphProgram {
@@ -127,8 +127,9 @@ absl::StatusOr<std::unique_ptr<NestedPlan>> NestedPlan::Make(const Subgraph& sub
   std::vector<int> fed_args;
   TUTTI_ASSIGN_OR_RETURN(const Program program,
                          SubgraphProgram(subgraph, args, prefix).Make(fed_args));
-  Device* const devices[] = {&device};
-  TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts, CompileWhole(program, devices, options));
+  const DeviceInfo devices[] = {device.info()};
+  TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts,
+                         CompileWhole(program, devices, &device, options));
   if (parts.size() != 1) {
     return Internal("{} was cut into {} parts; expected one", prefix, parts.size());
   }
@@ -149,12 +150,12 @@ bool NestedPlan::Fits(std::span<const Tensor* const> args) const {
 }
 
 void NestedPlan::Start(std::span<const Tensor* const> args, const KernelContext& outer,
-                       int64_t iteration, std::function<void()> finished) {
+                       const LoopFrame* loops, std::function<void()> finished) {
   for (size_t i = 0; i < plan_->feeds.size(); ++i) {
     instance_->slot(plan_->feeds[i]) = *args[fed_args_[i]];
   }
   step_ = *outer.step;
-  step_.iteration = iteration;
+  step_.loops = loops;
   StepRun& around = RunAround(outer);
   if (!run_ || &run_->lane() != &around.lane()) run_.emplace(*instance_, around.lane(), step_);
   run_->records = around.records;

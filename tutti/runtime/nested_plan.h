@@ -29,10 +29,11 @@ class NestedPlan {
   // Is it for args of these types?
   bool Fits(std::span<const Tensor* const> args) const;
 
-  // Runs it as part of the step of `outer`. `finished` is called once, on the lane's thread,
-  // perhaps before Start returns; Finish must follow.
-  void Start(std::span<const Tensor* const> args, const KernelContext& outer, int64_t iteration,
-             std::function<void()> finished);
+  // Runs it as part of the step of `outer`, inside `loops`, which live until it has finished.
+  // `finished` is called once, on the lane's thread, perhaps before Start returns; Finish must
+  // follow.
+  void Start(std::span<const Tensor* const> args, const KernelContext& outer,
+             const LoopFrame* loops, std::function<void()> finished);
 
   // The results of the run that has finished, or its error.
   absl::Status Finish(std::vector<Tensor>& results);

@@ -92,24 +92,21 @@ void PlanInstance::MakeNode(uint32_t i) {
   const OpDef& def = node.node->def();
   RunNode& run = nodes_[i];
   run.kernel = kernels_[i].get();
-  KernelContext& context = run.context;
-  context.node = node.node;
-  context.index = i;
-  context.input_count = uint32_t(node.inputs.size());
-  context.output_count = uint32_t(node.outputs.size());
-  context.inputs = pointers_.data() + pointers_.size();
+  Tensor* const* const inputs = pointers_.data() + pointers_.size();
   for (const uint32_t s : node.inputs) pointers_.push_back(&slots_[s]);
-  context.outputs = pointers_.data() + pointers_.size();
+  Tensor* const* const outputs = pointers_.data() + pointers_.size();
   for (const uint32_t s : node.outputs) pointers_.push_back(&slots_[s]);
+  KernelContext& context = run.context;
+  context = KernelContext(node.node, {inputs, node.inputs.size()}, {outputs, node.outputs.size()});
+  context.index = i;
   context.consumed_outputs = 0;
   for (size_t o = 0; o < std::min<size_t>(node.outputs.size(), 64); ++o) {
     const PlanSlot& slot = plan_.slots[node.outputs[o]];
     if (slot.uses > 0 || slot.fetched) context.consumed_outputs |= uint64_t{1} << o;
   }
   if (node.scratch_bytes > 0) {
-    context.scratch_data =
-        static_cast<std::byte*>(arenas_[node.scratch_arena]->data()) + node.scratch_offset;
-    context.scratch_size = node.scratch_bytes;
+    auto* arena = static_cast<std::byte*>(arenas_[node.scratch_arena]->data());
+    context.SetScratch({arena + node.scratch_offset, node.scratch_bytes});
   }
   run.successors = successors_.data() + successors_.size();
   run.successor_count = uint32_t(node.successors.size());
@@ -214,8 +211,7 @@ absl::Status PlanInstance::PrepareUnknown(uint32_t i) {
       TUTTI_ASSIGN_OR_RETURN(
           scratch, plan_.device->pool().Allocate(kUInt8, Shape{int64_t(prepare.scratch_bytes())}));
     }
-    context.scratch_size = prepare.scratch_bytes();
-    context.scratch_data = scratch.valid() ? static_cast<std::byte*>(scratch.raw()) : nullptr;
+    context.SetScratch({static_cast<std::byte*>(scratch.raw()), prepare.scratch_bytes()});
     unknown = {std::move(inputs), outputs, std::move(scratch), true};
   }
   if (node.node->def().view || node.node->def().provides_outputs) return absl::OkStatus();

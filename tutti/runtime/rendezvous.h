@@ -1,45 +1,32 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 
 #include "tutti/base/status.h"
 #include "tutti/tensor/tensor.h"
 
 namespace tutti {
 
-// Where the Send and the Recv of a value meet, in one step. A key is used once a step (and once an
-// iteration, inside a loop). Whoever comes first leaves the value, or a callback, and never blocks.
-// Thread-safe.
+// Where the Send and the Recv of a value meet, in one step. A key is used once a step (and once per
+// iteration of the loops around it). Whoever comes first leaves the value, or a callback, and never
+// blocks. Thread-safe.
 class Rendezvous {
  public:
   using Receiver = std::function<void(absl::Status, Tensor)>;
+  virtual ~Rendezvous() = default;
 
-  // Leaves `value` under `key`. ALREADY_EXISTS if something was sent there before; the reason of
-  // Abort after that.
-  absl::Status Send(const std::string& key, Tensor value);
+  // Leaves `value` under `key`. ALREADY_EXISTS if a value waits there; the reason of Abort after
+  // that.
+  virtual absl::Status Send(const std::string& key, Tensor value) = 0;
 
   // Calls `receiver` once: with the value, now or when it is sent, or with the reason of Abort. It
-  // runs on the thread that sends, receives or aborts, without a lock held.
-  void Receive(const std::string& key, Receiver receiver);
+  // may run on any thread, without a lock held.
+  virtual void Receive(const std::string& key, Receiver receiver) = 0;
 
-  // Ends all waiting, and all later calls, with `reason`, which is not OK.
-  void Abort(absl::Status reason);
-
- private:
-  struct Meeting {
-    bool sent = false;
-    Tensor value;
-    Receiver receiver;
-  };
-
-  std::mutex mutex_;
-  absl::Status aborted_;
-  std::unordered_map<std::string, Meeting> meetings_;
+  // Ends all waiting, and all later calls, with `reason`, which is not OK. Values that wait are
+  // dropped.
+  virtual void Abort(absl::Status reason) = 0;
 };
 
 }  // namespace tutti

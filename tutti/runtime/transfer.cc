@@ -9,29 +9,32 @@
 namespace tutti {
 namespace {
 
+// The key of the cut, and the iterations of all loops around the node, the outermost first: each
+// iteration of nested loops sends a value of its own.
 std::string KeyOf(const KernelContext& context) {
   const auto& key = context.node->attr<std::string>("key");
-  return context.step->iteration == 0 ? key : fmt::format("{};{}", key, context.step->iteration);
-}
-
-Rendezvous& RendezvousOf(const KernelContext& context) {
-  return *static_cast<Rendezvous*>(context.step->rendezvous);
+  std::string path;
+  for (const LoopFrame* loop = context.step->loops; loop != nullptr; loop = loop->outer) {
+    path = fmt::format(";{}{}", loop->iteration, path);
+  }
+  return key + path;
 }
 
 class SendKernel final : public Kernel {
  public:
   absl::Status Compute(KernelContext& context) override {
-    return RendezvousOf(context).Send(KeyOf(context), context.input(0));
+    return context.step->rendezvous->Send(KeyOf(context), context.input(0));
   }
 };
 
 class RecvKernel final : public AsyncKernel {
  public:
   void Start(KernelContext& context) override {
-    RendezvousOf(context).Receive(KeyOf(context), [&context](absl::Status status, Tensor value) {
-      if (status.ok()) context.SetOutput(0, std::move(value));
-      context.completion->NodeDone(context.index, std::move(status));
-    });
+    context.step->rendezvous->Receive(
+        KeyOf(context), [&context](absl::Status status, Tensor value) {
+          if (status.ok()) context.SetOutput(0, std::move(value));
+          context.completion->NodeDone(context.index, std::move(status));
+        });
   }
   std::string Awaited(const KernelContext& context) const override {
     return fmt::format("the Send of \"{}\"", KeyOf(context));

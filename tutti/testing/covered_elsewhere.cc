@@ -29,11 +29,11 @@ constexpr CoveredOp kCovered[] = {
     {"ScatterUpdate", "reads and changes a variable", "tutti/kernels/state_test.cc",
      "StateTest.ScattersRowsInOrder"},
     // collective
-    {"AllReduce", "works with other ranks", "tutti/train/allreduce_test.cc",
+    {"AllReduce", "works with other ranks", "tutti/train/strategies/allreduce_test.cc",
      "AllReduceTraining.SumsNodesOfAllRanks"},
-    {"Broadcast", "works with other ranks", "tutti/train/allreduce_test.cc",
-     "AllReduceTraining.FollowsOneProcessWithTheJoinedBatch"},
-    {"AllGather", "works with other ranks", "tutti/train/allreduce_test.cc",
+    {"Broadcast", "works with other ranks", "tutti/train/strategies/allreduce_test.cc",
+     "AllReduceTraining.BroadcastsTheNodesOfTheRoot"},
+    {"AllGather", "works with other ranks", "tutti/train/strategies/allreduce_test.cc",
      "AllReduceTraining.GathersRowsOfDifferentCounts"},
     // update
     {"ApplyGradientDescent", "changes variables", "tutti/kernels/update_test.cc",

@@ -4,24 +4,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "tutti/autodiff/gradients.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/testing/elements.h"
+#include "tutti/testing/magnitude.h"
 
 namespace tutti::testing {
 namespace {
 
-double ElementOf(const Tensor& tensor, int64_t i) {
-  return VisitDType(tensor.dtype(), [&](auto tag) -> double {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-      return double(float(tensor.data<T>()[i]));
-    } else {
-      return double(tensor.data<T>()[i]);
-    }
-  });
-}
+// How many roundings of float64 the values that differences are taken of may have gone through.
+constexpr double kRoundings = 64;
+// What is smaller than this is as good as zero: products of many factors with zeros among them.
+constexpr double kNegligible = 1e-9;
 
 std::string IndexOf(const Shape& shape, int64_t flat) {
   std::vector<int64_t> index(size_t(shape.rank()));
@@ -66,13 +63,18 @@ class Projection {
     runner_.set_random_step(0);
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> results, runner_.Run(feeds, ys_));
     double sum = 0;
+    magnitude_ = 0;
     for (size_t k = 0; k < results.size(); ++k) {
       for (int64_t i = 0; i < results[k].elements(); ++i) {
-        sum += results[k].data<double>()[i] * vectors_[k].data<double>()[i];
+        const double term = results[k].data<double>()[i] * vectors_[k].data<double>()[i];
+        sum += term;
+        magnitude_ += std::abs(term);
       }
     }
     return sum;
   }
+  // The sum of the sizes of what the last At added up.
+  double magnitude() const { return magnitude_; }
 
   // d/dt of At(x, value + t * direction) at t = 0.
   absl::StatusOr<double> Derivative(Output x, const std::vector<double>& direction, double step) {
@@ -93,6 +95,7 @@ class Projection {
   std::span<const Output> ys_;
   const Feeds& feeds_;
   std::vector<Tensor> vectors_;
+  double magnitude_ = 0;
 };
 
 // The directions to look along: single elements (`place` says which), then dense ones.
@@ -124,34 +127,38 @@ std::vector<Direction> ChooseDirections(int64_t elements, Random& random,
 
 }  // namespace
 
-absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, double tolerance) {
+absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, double tolerance,
+                            std::span<const double> magnitudes) {
   if (actual.dtype() != expected.dtype() || !(actual.shape() == expected.shape())) {
     return Internal("got {} {}, expected {} {}", NameOf(actual.dtype()), actual.shape().ToString(),
                     NameOf(expected.dtype()), expected.shape().ToString());
   }
-  double largest = 1;
-  for (int64_t i = 0; i < expected.elements(); ++i) {
+  if (!IsFloating(expected.dtype())) tolerance = 0;
+  double largest = 0;
+  for (int64_t i = 0; i < expected.elements() && magnitudes.empty(); ++i) {
     const double value = std::abs(ElementOf(expected, i));
     if (std::isfinite(value)) largest = std::max(largest, value);
   }
-  double worst = 0;
+  double worst = 0;  // beyond what is allowed
+  double allowed_there = 0;
   int64_t place = -1;
   for (int64_t i = 0; i < expected.elements(); ++i) {
     const double a = ElementOf(actual, i);
     const double e = ElementOf(expected, i);
     if (a == e || (std::isnan(a) && std::isnan(e))) continue;
     const double difference = std::isfinite(a) && std::isfinite(e) ? std::abs(a - e) : INFINITY;
-    if (difference > worst) {
-      worst = difference;
+    const double allowed = tolerance * (magnitudes.empty() ? largest : magnitudes[size_t(i)]);
+    if (difference - allowed > worst) {
+      worst = difference - allowed;
+      allowed_there = allowed;
       place = i;
     }
   }
-  if (!IsFloating(expected.dtype())) tolerance = 0;
-  if (worst <= tolerance * largest) return absl::OkStatus();
+  if (place < 0) return absl::OkStatus();
   return Internal("element {} is {}, expected {} (of {} {}; allowed difference {})",
                   IndexOf(expected.shape(), place), ElementOf(actual, place),
                   ElementOf(expected, place), NameOf(expected.dtype()), expected.shape().ToString(),
-                  tolerance * largest);
+                  allowed_there);
 }
 
 absl::Status CheckGradient(std::span<const Output> ys, std::span<const Output> xs,
@@ -171,6 +178,7 @@ absl::Status CheckGradient(std::span<const Output> ys, std::span<const Output> x
   if (!gradients.ok()) return WithPrefix(gradients.status(), "computing the gradient: ");
 
   Projection projection(ys, feeds, vectors);
+  const double least = std::max(options.least_magnitude, kNegligible);
   for (size_t k = 0; k < xs.size(); ++k) {
     const Tensor& gradient = (*gradients)[k];
     const Tensor& at = feeds.at(xs[k]);
@@ -180,14 +188,18 @@ absl::Status CheckGradient(std::span<const Output> ys, std::span<const Output> x
     }
     for (const Direction& direction : ChooseDirections(at.elements(), random, options)) {
       double analytic = 0;
+      double terms = 0;  // what it is the sum of
       for (int64_t i = 0; i < at.elements(); ++i) {
-        if (direction.vector[size_t(i)] != 0) {
-          analytic += gradient.data<double>()[i] * direction.vector[size_t(i)];
-        }
+        if (direction.vector[size_t(i)] == 0) continue;
+        const double term = gradient.data<double>()[i] * direction.vector[size_t(i)];
+        analytic += term;
+        terms += std::abs(term);
       }
       TUTTI_ASSIGN_OR_RETURN(const double numeric,
                              projection.Derivative(xs[k], direction.vector, options.step));
-      const double allowed = options.tolerance * std::max(1.0, std::abs(numeric));
+      const double allowed = options.tolerance * std::abs(numeric) +
+                             kRoundings * std::numeric_limits<double>::epsilon() *
+                                 (std::max(projection.magnitude(), least) / options.step + terms);
       if (std::abs(analytic - numeric) <= allowed) continue;
       return Internal(
           "the gradient of {} {} is {}, finite differences give {} (value float64 {}, allowed "
@@ -203,7 +215,7 @@ absl::Status CheckGradient(std::span<const Output> ys, std::span<const Output> x
 
 absl::Status CompareGradients(KernelRunner& actual, KernelRunner& expected,
                               std::span<const Output> ys, std::span<const Output> xs,
-                              const Feeds& feeds, Random& random, double tolerance) {
+                              const Feeds& feeds, Random& random, double tolerance, double least) {
   expected.set_random_step(0);
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> values, expected.Run(feeds, ys));
   TUTTI_ASSIGN_OR_RETURN(const GradientGraph graph, BuildGradients(ys, xs));
@@ -215,8 +227,12 @@ absl::Status CompareGradients(KernelRunner& actual, KernelRunner& expected,
   expected.set_random_step(0);
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> wanted, expected.Run(all, graph.gradients));
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Tensor> got, actual.Run(all, graph.gradients));
+  TUTTI_ASSIGN_OR_RETURN(auto magnitudes,
+                         MagnitudesOf(expected, all, graph.gradients, {}, wanted, random));
   for (size_t k = 0; k < xs.size(); ++k) {
-    if (const absl::Status status = CompareTensors(got[k], wanted[k], tolerance); !status.ok()) {
+    for (double& magnitude : magnitudes[k]) magnitude = std::max(magnitude, least);
+    if (const absl::Status status = CompareTensors(got[k], wanted[k], tolerance, magnitudes[k]);
+        !status.ok()) {
       return WithPrefix(status, fmt::format("the gradient of {}: ", xs[k].name()));
     }
   }

@@ -12,13 +12,17 @@
 namespace tutti::testing {
 
 // How far `actual` is from `expected`: OK when types and shapes are equal and no element differs by
-// more than tolerance * max(1, largest magnitude of `expected`); NaN equals NaN, infinities must be
-// equal. Else INTERNAL with the worst element, named by its index.
-absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, double tolerance);
+// more than `tolerance` times its magnitude; NaN equals NaN, infinities must be equal. Else
+// INTERNAL with the worst element, named by its index. `magnitudes` has a number for each element
+// (see magnitude.h); empty: all have the largest size of an element of `expected`.
+absl::Status CompareTensors(const Tensor& actual, const Tensor& expected, double tolerance,
+                            std::span<const double> magnitudes = {});
 
 struct GradientCheckOptions {
-  double tolerance = 1e-6;
-  double step = 5e-5;  // of the differences
+  double tolerance = 1e-6;  // of the derivative; what rounding does to differences is added
+  double step = 5e-5;       // of the differences
+  // How large the numbers are, at least, that ys are made of: rounding is relative to it.
+  double least_magnitude = 0;
   // Inputs of at most this many elements are checked element by element, larger ones along random
   // directions and at random elements.
   int64_t every_element_up_to = 24;
@@ -34,9 +38,11 @@ absl::Status CheckGradient(std::span<const Output> ys, std::span<const Output> x
                            const GradientCheckOptions& options = {});
 
 // The gradients of ys with respect to xs with the given vectors arriving at ys, by each runner;
-// OK when `actual`'s results are within tolerance of `expected`'s.
+// OK when `actual`'s results are within `tolerance` of `expected`'s, relative to their magnitudes
+// (see magnitude.h), which are taken to be `least` at least.
 absl::Status CompareGradients(KernelRunner& actual, KernelRunner& expected,
                               std::span<const Output> ys, std::span<const Output> xs,
-                              const Feeds& feeds, Random& random, double tolerance);
+                              const Feeds& feeds, Random& random, double tolerance,
+                              double least = 0);
 
 }  // namespace tutti::testing

@@ -93,7 +93,6 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeKernel(const Node& node, KernelChoic
 class GraphRun {
  public:
   GraphRun(KernelRunner& runner, const Feeds& feeds) : runner_(runner), feeds_(feeds) {
-    step_.step_id = runner.random_step_;
     step_.random_step = runner.random_step_;
     step_.cancellation = &cancellation_;
     step_.device = &runner.device_;
@@ -286,20 +285,12 @@ class GraphRun {
     }
     const GuardedBlock scratch(prepare.scratch_bytes());
 
-    std::vector<Tensor*> input_pointers;
-    for (Tensor& tensor : given) input_pointers.push_back(&tensor);
-    std::vector<Tensor*> output_pointers;
-    for (Tensor& tensor : outputs) output_pointers.push_back(&tensor);
+    const auto input_pointers = PointersTo(given), output_pointers = PointersTo(outputs);
     WaitForNode wait;
-    KernelContext context;
-    context.node = &node;
+    KernelContext context(
+        &node, input_pointers, output_pointers,
+        {static_cast<std::byte*>(scratch.buffer()->data()), prepare.scratch_bytes()});
     context.step = &step_;
-    context.inputs = input_pointers.data();
-    context.outputs = output_pointers.data();
-    context.input_count = uint32_t(given.size());
-    context.output_count = uint32_t(outputs.size());
-    context.scratch_data = static_cast<std::byte*>(scratch.buffer()->data());
-    context.scratch_size = prepare.scratch_bytes();
     context.completion = &wait;
     if (AsyncKernel* async = kernel->AsAsync()) {
       async->Start(context);

@@ -35,10 +35,15 @@ struct OpSample {
   // zero and rank-0 shapes should be among the cases wherever the op allows them. Values stay away
   // from where the op has no derivative, unless gradients are not checked.
   std::function<OpCase(Random& random, DType real)> make = {};
-  // How far CPU and reference may differ in float32, relative to the largest magnitude of the
-  // tensor (and absolutely below 1).
+  // How far CPU and reference may differ in float32, relative to the magnitude of each element:
+  // its own size, or that of the numbers that it is the sum of (see magnitude.h).
   double tolerance = 1e-5;
-  // How far a gradient may differ from finite differences in float64, in the same way.
+  // The least magnitude, for ops that subtract large numbers which do not come from their inputs:
+  // 1 + erf(x). Say at the sample which.
+  double least_magnitude = 0;
+  // The same for its gradients: 1 - tanh(x)^2.
+  double least_gradient_magnitude = 0;
+  // How far a gradient may differ from finite differences in float64, relative to its own size.
   double gradient_tolerance = 1e-6;
   // Set to a reason where finite differences tell nothing (Dropout, StopGradient).
   std::string no_gradient_check = {};

@@ -9,22 +9,21 @@
 //   - the gradient by reference kernels equals finite differences in float64;
 //   - the gradient by CPU kernels equals the gradient by reference kernels in float32.
 //
-// TUTTI_SEED=n repeats a failure, TUTTI_SWEEP=long runs twenty times as many cases.
+// Every run has other cases: the seed is random and printed. TUTTI_SEED=n repeats a failure,
+// TUTTI_SWEEP=long runs twenty times as many cases.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <fstream>
-#include <iostream>
 #include <sstream>
 
 #include "tutti/device/kernel_registry.h"
-#include "tutti/graph/build.h"
 #include "tutti/graph/op_def.h"
-#include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/gradient_check.h"
+#include "tutti/testing/magnitude.h"
+#include "tutti/testing/one_node.h"
 #include "tutti/testing/op_sample.h"
 #include "tutti/testing/sweep.h"
 
@@ -34,67 +33,14 @@ namespace {
 // Gradients through kernels that only sum and multiply lose a little more than one kernel does.
 constexpr double kGradientSlack = 4;
 
-uint64_t Seed() {
-  const char* text = std::getenv("TUTTI_SEED");
-  return text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
-}
-
 int CaseCount() { return SweepCount(10, 200); }
 
-// How the inputs are declared to the graph.
-enum class Declared {
-  kExactly,       // with their shapes; integer inputs are Constants
-  kPlaceholders,  // with their shapes; every input is fed
-  kUnknownDims,   // some dimensions unknown
-  kUnknownRanks,  // nothing known but the dtype
-};
-constexpr const char* kDeclaredNames[] = {"exact shapes", "all inputs fed", "unknown dimensions",
-                                          "unknown ranks"};
-
-// A graph of one node, and values for its inputs.
-struct OneNode {
-  Graph graph;
-  Feeds feeds;
-  std::vector<Output> inputs;
-  std::vector<Output> outputs;
-  const Node* node = nullptr;
-};
-
-Shape Declare(const Shape& shape, Declared how, Random& random) {
-  if (how == Declared::kUnknownRanks) return Shape::UnknownRank();
-  Shape declared = shape;
-  for (int i = 0; i < shape.rank() && how == Declared::kUnknownDims; ++i) {
-    if (random.Coin()) declared = declared.WithDim(i, kUnknownDim);
-  }
-  return declared;
-}
-
-absl::Status Build(const std::string& op, const OpCase& op_case, Declared how, Random& random,
-                   OneNode& built) {
-  NodeSpec spec{.op = op, .attrs = op_case.attrs};
-  for (size_t i = 0; i < op_case.inputs.size(); ++i) {
-    const Tensor& value = op_case.inputs[i];
-    const std::string name = fmt::format("input_{}", i);
-    if (how == Declared::kExactly && IsInteger(value.dtype())) {
-      spec.inputs.push_back(Constant(built.graph, value, name));
-      continue;
-    }
-    spec.inputs.push_back(
-        Placeholder(built.graph, value.dtype(), Declare(value.shape(), how, random), name));
-    built.feeds[spec.inputs.back()] = value;
-  }
-  built.inputs = spec.inputs;
-  TUTTI_ASSIGN_OR_RETURN(built.node, AddNode(built.graph, std::move(spec)));
-  for (int i = 0; i < built.node->num_outputs(); ++i) {
-    built.outputs.push_back(built.node->output(i));
-  }
-  return absl::OkStatus();
-}
-
 absl::Status CompareAll(const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
-                        double tolerance) {
+                        double tolerance, const std::vector<Magnitudes>& magnitudes = {}) {
   for (size_t i = 0; i < expected.size(); ++i) {
-    const absl::Status status = CompareTensors(actual[i], expected[i], tolerance);
+    const absl::Status status =
+        CompareTensors(actual[i], expected[i], tolerance,
+                       magnitudes.empty() ? std::span<const double>() : magnitudes[i]);
     if (!status.ok()) return WithPrefix(status, fmt::format("output {}: ", i));
   }
   return absl::OkStatus();
@@ -106,13 +52,13 @@ absl::StatusOr<std::vector<Tensor>> CheckReference(const OpSample& sample, const
   std::vector<Tensor> expected;
   for (const Declared how : {Declared::kExactly, Declared::kPlaceholders, Declared::kUnknownDims,
                              Declared::kUnknownRanks}) {
-    const std::string context = fmt::format("reference, {}: ", kDeclaredNames[int(how)]);
+    const std::string context = fmt::format("reference, {}: ", NameOf(how));
     OneNode built;
     if (const auto status = Build(sample.op, op_case, how, random, built); !status.ok()) {
       return WithPrefix(status, context);
     }
     KernelRunner runner(KernelChoice::kReference);
-    const auto outputs = runner.Run(built.feeds, built.outputs, std::span(&built.node, 1));
+    const auto outputs = built.Run(runner);
     if (!outputs.ok()) return WithPrefix(outputs.status(), context);
     if (how == Declared::kExactly) {
       expected = *outputs;
@@ -135,15 +81,23 @@ absl::Status CheckCpu(const OpSample& sample, const OpCase& op_case,
   if (KernelRegistry::Global().FindExact(sample.op, "cpu", KernelDType(*built.node)) == nullptr) {
     return absl::OkStatus();
   }
+  KernelRunner reference(KernelChoice::kReference);
+  TUTTI_ASSIGN_OR_RETURN(auto magnitudes,
+                         MagnitudesOf(reference, built.feeds, built.outputs,
+                                      std::span(&built.node, 1), expected, random));
+  for (Magnitudes& of_output : magnitudes) {
+    for (double& magnitude : of_output) magnitude = std::max(magnitude, sample.least_magnitude);
+  }
   for (const bool in_place : {false, true}) {
     for (const int cores : {1, 2}) {
       KernelRunner runner(KernelChoice::kCpuOnly, cores);
       runner.set_in_place(in_place);
       const std::string context =
           fmt::format("cpu, {} core(s){}: ", cores, in_place ? ", in place" : "");
-      const auto outputs = runner.Run(built.feeds, built.outputs, std::span(&built.node, 1));
+      const auto outputs = built.Run(runner);
       if (!outputs.ok()) return WithPrefix(outputs.status(), context);
-      if (const auto status = CompareAll(*outputs, expected, sample.tolerance); !status.ok()) {
+      if (const auto status = CompareAll(*outputs, expected, sample.tolerance, magnitudes);
+          !status.ok()) {
         return WithPrefix(status, context);
       }
       if (sample.check) {
@@ -177,11 +131,12 @@ absl::Status CheckGradients(const OpSample& sample, uint64_t seed) {
     const std::vector<Output> xs = Chosen(built.inputs, op_case.differentiable);
     const std::vector<Output> ys = Chosen(built.outputs, op_case.differentiable_outputs);
     if (xs.empty() || ys.empty()) return absl::OkStatus();
-    const std::string declared = kDeclaredNames[int(how)];
+    const std::string_view declared = NameOf(how);
     if (real == kFloat64) {
       if (!sample.no_gradient_check.empty()) continue;
-      const auto status =
-          CheckGradient(ys, xs, built.feeds, random, {.tolerance = sample.gradient_tolerance});
+      const auto status = CheckGradient(ys, xs, built.feeds, random,
+                                        {.tolerance = sample.gradient_tolerance,
+                                         .least_magnitude = sample.least_gradient_magnitude});
       if (!status.ok()) {
         return WithPrefix(status, fmt::format("gradient, reference, {}: ", declared));
       }
@@ -189,8 +144,9 @@ absl::Status CheckGradients(const OpSample& sample, uint64_t seed) {
     }
     KernelRunner cpu(KernelChoice::kCpu);
     KernelRunner reference(KernelChoice::kReference);
-    const auto status = CompareGradients(cpu, reference, ys, xs, built.feeds, random,
-                                         kGradientSlack * sample.tolerance);
+    const auto status =
+        CompareGradients(cpu, reference, ys, xs, built.feeds, random,
+                         kGradientSlack * sample.tolerance, sample.least_gradient_magnitude);
     if (!status.ok()) return WithPrefix(status, fmt::format("gradient, cpu, {}: ", declared));
   }
   return absl::OkStatus();
@@ -263,7 +219,7 @@ TEST_P(OpSweep, Op) {
   }
   for (size_t s = 0; s < samples.size(); ++s) {
     for (int i = 0; i < CaseCount(); ++i) {
-      const uint64_t seed = Seed() + uint64_t(i);
+      const uint64_t seed = SweepSeed() + uint64_t(i);
       const absl::Status status = RunCase(def, samples[s], seed);
       ASSERT_TRUE(status.ok()) << op << ", sample " << s << ", repeat with TUTTI_SEED=" << seed
                                << ": " << MessageOf(status);

@@ -4,23 +4,9 @@
 #include <cmath>
 #include <numeric>
 
+#include "tutti/testing/elements.h"
+
 namespace tutti::testing {
-namespace {
-
-void Set(Tensor& tensor, int64_t i, double value) {
-  VisitDType(tensor.dtype(), [&](auto tag) {
-    using T = typename decltype(tag)::type;
-    if constexpr (std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-      tensor.data<T>()[i] = T(float(value));
-    } else if constexpr (std::is_same_v<T, bool>) {
-      tensor.data<T>()[i] = value >= 0.5;
-    } else {
-      tensor.data<T>()[i] = static_cast<T>(value);
-    }
-  });
-}
-
-}  // namespace
 
 int64_t Random::Integer(int64_t low, int64_t high) {
   const uint64_t count = uint64_t(high) - uint64_t(low) + 1;
@@ -72,9 +58,9 @@ Shape RandomBroadcast(Random& random, const Shape& shape) {
 Tensor RandomTensor(Random& random, DType dtype, const Shape& shape, double low, double high) {
   Tensor tensor(dtype, shape);
   for (int64_t i = 0; i < tensor.elements(); ++i) {
-    Set(tensor, i,
-        IsFloating(dtype) ? random.Uniform(low, high)
-                          : double(random.Integer(std::llround(low), std::llround(high))));
+    SetElement(tensor, i,
+               IsFloating(dtype) ? random.Uniform(low, high)
+                                 : double(random.Integer(std::llround(low), std::llround(high))));
   }
   return tensor;
 }
@@ -84,7 +70,7 @@ Tensor RandomAwayFromZero(Random& random, DType dtype, const Shape& shape, doubl
   Tensor tensor(dtype, shape);
   for (int64_t i = 0; i < tensor.elements(); ++i) {
     const double value = random.Uniform(margin, high);
-    Set(tensor, i, random.Coin() ? value : -value);
+    SetElement(tensor, i, random.Coin() ? value : -value);
   }
   return tensor;
 }
@@ -96,7 +82,7 @@ Tensor RandomDistinct(Random& random, DType dtype, const Shape& shape, double sc
   std::iota(order.begin(), order.end(), 0);
   random.Shuffle(order);
   for (int64_t i = 0; i < count; ++i) {
-    Set(tensor, i, scale * (double(2 * order[size_t(i)] + 1) / double(count) - 1));
+    SetElement(tensor, i, scale * (double(2 * order[size_t(i)] + 1) / double(count) - 1));
   }
   return tensor;
 }
@@ -107,7 +93,7 @@ Tensor RandomIndices(Random& random, DType dtype, const Shape& shape, int64_t li
 
 Tensor IntegerVector(const std::vector<int64_t>& values, DType dtype) {
   Tensor tensor(dtype, Shape{int64_t(values.size())});
-  for (size_t i = 0; i < values.size(); ++i) Set(tensor, int64_t(i), double(values[i]));
+  for (size_t i = 0; i < values.size(); ++i) SetElement(tensor, int64_t(i), double(values[i]));
   return tensor;
 }
 

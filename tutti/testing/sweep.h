@@ -5,7 +5,10 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <cstdio>
 #include <cstdlib>
+#include <random>
 #include <string_view>
 
 namespace tutti::testing {
@@ -23,6 +26,19 @@ inline int SweepCount(int usual, int most) {
 inline bool IsLongSweep() {
   const char* sweep = std::getenv("TUTTI_SWEEP");
   return sweep != nullptr && std::string_view(sweep) == "long";
+}
+
+// The seed of a random test: the number in the environment variable TUTTI_SEED, or else a random
+// one. The same in the whole process, which prints it when it is first asked for.
+inline uint64_t SweepSeed() {
+  static const uint64_t seed = [] {
+    const char* text = std::getenv("TUTTI_SEED");
+    const uint64_t chosen =
+        text != nullptr ? std::strtoull(text, nullptr, 10) : std::random_device()();
+    std::fprintf(stderr, "repeat with TUTTI_SEED=%llu\n", static_cast<unsigned long long>(chosen));
+    return chosen;
+  }();
+  return seed;
 }
 
 // For tests of one very large case: a million, or a tenth of it in a short sweep. What recurses

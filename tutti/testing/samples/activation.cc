@@ -27,18 +27,36 @@ void AddKinked(SampleRegistry& samples, const std::string& op, double scale, Att
                }});
 }
 
-// `low` and `high` bound what the gradient op looks at.
-void AddSmooth(SampleRegistry& samples, const std::string& op, double low, double high,
+// Where a smooth function and its gradient op are sampled.
+struct Smooth {
+  double reach = 6;  // x lies in [-reach, reach]
+  double low = -6;   // and what the gradient op looks at in [low, high]
+  double high = 6;
+  double least_magnitude = 0;
+  double least_gradient_magnitude = 0;
+};
+
+void AddSmooth(SampleRegistry& samples, const std::string& op, const Smooth& range,
                AttrList attrs = {}) {
-  samples.Add({.op = op, .make = [attrs](Random& random, DType real) {
-                 return OpCase{{RandomTensor(random, real, RandomShape(random), -6, 6)}, attrs};
-               }});
-  samples.Add({.op = op + "Grad", .make = [low, high, attrs](Random& random, DType real) {
-                 const Shape shape = RandomShape(random);
-                 return OpCase{{RandomTensor(random, real, shape),
-                                RandomTensor(random, real, shape, low, high)},
-                               attrs};
-               }});
+  samples.Add({.op = op,
+               .make =
+                   [range, attrs](Random& random, DType real) {
+                     return OpCase{{RandomTensor(random, real, RandomShape(random), -range.reach,
+                                                 range.reach)},
+                                   attrs};
+                   },
+               .least_magnitude = range.least_magnitude,
+               .least_gradient_magnitude = range.least_gradient_magnitude});
+  samples.Add({.op = op + "Grad",
+               .make =
+                   [range, attrs](Random& random, DType real) {
+                     const Shape shape = RandomShape(random);
+                     return OpCase{{RandomTensor(random, real, shape),
+                                    RandomTensor(random, real, shape, range.low, range.high)},
+                                   attrs};
+                   },
+               .least_magnitude = range.least_gradient_magnitude,
+               .least_gradient_magnitude = range.least_gradient_magnitude});
 }
 
 }  // namespace
@@ -48,11 +66,18 @@ void AddActivationSamples(SampleRegistry& samples) {
   AddKinked(samples, "Relu6", 5);  // 0.5 to 5 on both sides: away from 0 and 6
   AddKinked(samples, "LeakyRelu", 1, {{"alpha", 0.3}});
   AddKinked(samples, "Elu", 0.9, {{"alpha", 1.5}});
-  AddSmooth(samples, "Sigmoid", 0, 1);
-  AddSmooth(samples, "Tanh", -1, 1);
-  AddSmooth(samples, "Softplus", -6, 6);
-  AddSmooth(samples, "Gelu", -6, 6);
-  AddSmooth(samples, "Gelu", -6, 6, {{"approximate", true}});
+  AddSmooth(samples, "Softplus", {});
+  // The gradients of Sigmoid and Tanh are y (1 - y) and 1 - y^2, and Gelu is x (1 + erf(x /
+  // sqrt(2))) / 2: far from zero these are small differences of numbers near 1. Near it they are
+  // not.
+  AddSmooth(samples, "Sigmoid", {.low = 0, .high = 1, .least_gradient_magnitude = 0.01});
+  AddSmooth(samples, "Tanh", {.low = -1, .high = 1, .least_gradient_magnitude = 1});
+  AddSmooth(samples, "Tanh", {.reach = 0.5, .low = -0.5, .high = 0.5});
+  for (const bool approximate : {false, true}) {
+    const AttrList attrs = {{"approximate", approximate}};
+    AddSmooth(samples, "Gelu", {.least_magnitude = 1, .least_gradient_magnitude = 1}, attrs);
+    AddSmooth(samples, "Gelu", {.reach = 0.5, .low = -0.5, .high = 0.5}, attrs);
+  }
 }
 
 }  // namespace tutti::testing

@@ -101,16 +101,19 @@ absl::Status CheckDropped(const OpCase& op_case, std::span<const Tensor> outputs
 }  // namespace
 
 void AddRandomSamples(SampleRegistry& samples) {
+  // Their numbers are shifted by attributes, to within a few units.
   samples.Add({.op = "RandomUniform",
                .make = UniformCase,
+               .least_magnitude = 1,
                .check = [](const OpCase& op_case, std::span<const Tensor> outputs) {
                  const double hi = std::nextafter(float(Attr(op_case, "hi")), -1e9f);
                  return CheckWithin(outputs[0], Attr(op_case, "lo"), hi);
                }});
   samples.Add({.op = "RandomUniform", .make = UniformIntsCase});
-  samples.Add({.op = "RandomNormal", .make = NormalCase});
+  samples.Add({.op = "RandomNormal", .make = NormalCase, .least_magnitude = 1});
   samples.Add({.op = "TruncatedNormal",
                .make = NormalCase,
+               .least_magnitude = 1,
                .check = [](const OpCase& op_case, std::span<const Tensor> outputs) {
                  const double reach = 2.00001 * Attr(op_case, "stddev") + 1e-6;
                  const double mean = Attr(op_case, "mean");

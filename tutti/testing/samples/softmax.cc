@@ -19,10 +19,16 @@ OpCase Labelled(Random& random, DType real, int rank) {
 }  // namespace
 
 void AddSoftmaxSamples(SampleRegistry& samples) {
+  // Where one class has nearly all, its logarithm, and every gradient, is a small difference of
+  // numbers near 1.
   for (const char* op : {"Softmax", "LogSoftmax"}) {
-    samples.Add({.op = op, .make = [](Random& random, DType real) {
-                   return OpCase{{RandomTensor(random, real, RowsOfClasses(random), -5, 5)}};
-                 }});
+    samples.Add({.op = op,
+                 .make =
+                     [](Random& random, DType real) {
+                       return OpCase{{RandomTensor(random, real, RowsOfClasses(random), -5, 5)}};
+                     },
+                 .least_magnitude = op == std::string_view("LogSoftmax") ? 1.0 : 0.0,
+                 .least_gradient_magnitude = 1});
   }
   for (const char* op : {"SoftmaxGrad", "LogSoftmaxGrad"}) {
     samples.Add({.op = op, .make = [](Random& random, DType real) {
@@ -31,14 +37,20 @@ void AddSoftmaxSamples(SampleRegistry& samples) {
                                   RandomTensor(random, real, shape)}};
                  }});
   }
-  samples.Add({.op = "SoftmaxCrossEntropy", .make = [](Random& random, DType real) {
-                 const Shape shape = RowsOfClasses(random);
-                 return OpCase{{RandomTensor(random, real, shape, -5, 5),
-                                RandomTensor(random, real, shape, 0, 1)}};
-               }});
-  samples.Add({.op = "SparseSoftmaxCrossEntropy", .make = [](Random& random, DType real) {
-                 return Labelled(random, real, int(random.Integer(1, 3)));
-               }});
+  samples.Add({.op = "SoftmaxCrossEntropy",
+               .make =
+                   [](Random& random, DType real) {
+                     const Shape shape = RowsOfClasses(random);
+                     return OpCase{{RandomTensor(random, real, shape, -5, 5),
+                                    RandomTensor(random, real, shape, 0, 1)}};
+                   },
+               .least_magnitude = 1,
+               .least_gradient_magnitude = 1});
+  samples.Add({.op = "SparseSoftmaxCrossEntropy",
+               .make = [](Random& random,
+                          DType real) { return Labelled(random, real, int(random.Integer(1, 3))); },
+               .least_magnitude = 1,
+               .least_gradient_magnitude = 1});
   samples.Add({.op = "SigmoidCrossEntropy", .make = [](Random& random, DType real) {
                  const Shape shape = RandomShape(random);
                  return OpCase{{RandomTensor(random, real, shape, -8, 8),

@@ -1,0 +1,195 @@
+// Sessions that attach to one Server share its devices, variables and queues.
+#include "tutti/cluster/server.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <thread>
+
+#include "tutti/base/error.h"
+#include "tutti/client/session.h"
+#include "tutti/graph/ops/control.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/queue.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/kernels/register.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+
+Initializer Filled(DType dtype, const Shape& shape) {
+  return {dtype, shape, [=](Graph& graph) { return Constant(graph, Tensor::Zeros(dtype, shape)); }};
+}
+
+class ServerTest : public ::testing::Test {
+ protected:
+  ServerTest() { RegisterCpuKernels(); }
+
+  static std::string ErrorOf(const auto& action) {
+    try {
+      action();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  }
+};
+
+// A client with a graph of its own that adds 1 to the variable "w".
+struct Client {
+  explicit Client(Server& server)
+      : w(Variable(graph, Filled(kFloat32, {2}), "w")),
+        add(AssignAdd(w, Constant(graph, Tensor::Of<float>({2}, {1, 1})))),
+        session(graph, {.server = &server}) {}
+  Graph graph;
+  Output w;
+  Output add;
+  Session session;
+};
+
+TEST_F(ServerTest, VariablesOutliveTheirSession) {
+  Server server;
+  {
+    Client first(server);
+    first.session.Initialize();
+    first.session.RunTargets({}, {first.add.node});
+  }
+  Client second(server);
+  second.session.Initialize();  // the variable has a value, which stays
+  EXPECT_EQ(second.session.Run(second.w).ToString(), "float32 [2] {1, 1}");
+}
+
+TEST_F(ServerTest, SessionsOnThreadsUpdateOneVariable) {
+  constexpr int kThreads = 4, kSteps = 200;
+  Server server({.cores_per_device = 1});
+  {
+    Client first(server);
+    first.session.Initialize();
+  }
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&] {
+      Client client(server);
+      for (int i = 0; i < kSteps; ++i) client.session.RunTargets({}, {client.add.node});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  Client last(server);
+  EXPECT_EQ(last.session.Run(last.w).ToString(), "float32 [2] {800, 800}");
+}
+
+TEST_F(ServerTest, AQueueJoinsTwoSessions) {
+  Server server({.cores_per_device = 1});
+  std::thread producer([&] {
+    Graph graph;
+    const Output queue = FIFOQueue(graph, {{kFloat32, {}}}, {.capacity = 2}, "q");
+    const Output x = Placeholder(graph, kFloat32, Shape{});
+    const Node* put = Enqueue(queue, {x});
+    Session session(graph, {.server = &server});
+    for (int i = 0; i < 20; ++i) session.RunTargets({{x, Tensor::Scalar(float(i))}}, {put});
+  });
+  Graph graph;
+  const Output queue = FIFOQueue(graph, {{kFloat32, {}}}, {.capacity = 2}, "q");
+  const Output taken = Dequeue(queue)[0];
+  Session session(graph, {.server = &server});
+  for (int i = 0; i < 20; ++i) EXPECT_EQ(session.Run(taken).scalar<float>(), float(i));
+  producer.join();
+}
+
+TEST_F(ServerTest, OneNameHasOneTypeAndShape) {
+  Server server;
+  Client first(server);
+  first.session.Initialize();
+  for (const auto& [dtype, shape] :
+       {std::pair(kFloat64, Shape{2}), std::pair(kFloat32, Shape{3})}) {
+    Graph graph;
+    const Output other = Variable(graph, Filled(dtype, shape), "w");
+    Session session(graph, {.server = &server});
+    EXPECT_THAT(ErrorOf([&] {
+                  session.Initialize();
+                  session.Run(other);
+                }),
+                HasSubstr("variable \"w\""))
+        << NameOf(dtype) << shape.ToString();
+    // Nor may it be overwritten with something else.
+    const Output assign = Assign(other, Constant(graph, Tensor::Zeros(dtype, shape)));
+    EXPECT_THAT(ErrorOf([&] { session.Run(assign); }), HasSubstr("variable \"w\""));
+  }
+  EXPECT_EQ(first.session.Run(first.w).ToString(), "float32 [2] {0, 0}");
+}
+
+// The declaration counts, not only the value: two clients that start at the same time differ before
+// either has given the variable a value.
+TEST_F(ServerTest, OneNameHasOneTypeBeforeItHasAValue) {
+  Server server;
+  Client first(server);
+  EXPECT_THAT(ErrorOf([&] { first.session.Run(first.w); }), HasSubstr("has no value yet"));
+  Graph graph;
+  Variable(graph, Filled(kFloat64, {2}), "w");
+  Session session(graph, {.server = &server});
+  EXPECT_THAT(ErrorOf([&] { session.Initialize(); }),
+              HasSubstr("variable \"w\" is float32 [2] on this device, but this graph declares it "
+                        "as float64 [2]"));
+}
+
+TEST_F(ServerTest, ResetForgetsVariables) {
+  Server server;
+  {
+    Client first(server);
+    first.session.Initialize();
+  }
+  server.Reset();
+  Client second(server);
+  EXPECT_THAT(ErrorOf([&] { second.session.Run(second.w); }), HasSubstr("has no value yet"));
+}
+
+TEST_F(ServerTest, SeveralServersDoNotKnowEachOther) {
+  Server one, two;
+  Client first(one), second(two);
+  first.session.Initialize();
+  EXPECT_THAT(ErrorOf([&] { second.session.Run(second.w); }), HasSubstr("has no value yet"));
+}
+
+TEST_F(ServerTest, ASessionKeepsWhatItUses) {
+  std::optional<Server> server(std::in_place);
+  Client client(*server);
+  client.session.Initialize();
+  server.reset();
+  client.session.RunTargets({}, {client.add.node});
+  EXPECT_EQ(client.session.Run(client.w).ToString(), "float32 [2] {1, 1}");
+}
+
+TEST_F(ServerTest, ListsItsDevices) {
+  Server server({.job = "ps", .task = 3, .devices = 2, .cores_per_device = 1});
+  EXPECT_EQ(server.task(), "/job:ps/task:3");
+  const std::vector<DeviceInfo> devices = server.devices();
+  ASSERT_EQ(devices.size(), 2u);
+  EXPECT_EQ(devices[1].name, "/job:ps/task:3/cpu:1");
+  EXPECT_EQ(devices[1].type, "cpu");
+  EXPECT_EQ(devices[1].cores, 1);
+  EXPECT_GT(devices[1].memory_bytes, 0);
+  EXPECT_NE(devices[1].incarnation, 0u);
+  EXPECT_NE(devices[1].incarnation, Server().devices()[0].incarnation);
+}
+
+TEST_F(ServerTest, RefusesNamesThatNoDeviceCanHave) {
+  Graph graph;
+  EXPECT_THAT(ErrorOf([&] { Session(graph, {.task = -1}); }),
+              HasSubstr("task -1 of job \"local\": expected 0 or more"));
+  for (const std::string job : {"a/b", "", "a b", "a:b", "\n"}) {
+    EXPECT_THAT(ErrorOf([&] { Session(graph, {.job = job}); }),
+                HasSubstr("expected a name of letters, digits, '_' and '-'"))
+        << job;
+  }
+  EXPECT_THAT(ErrorOf([&] { Server({.devices = 0}); }), HasSubstr("1 to 1024 devices, got 0"));
+  Server server;
+  EXPECT_THAT(ErrorOf([&] { Session(graph, {.server = &server, .devices = 2}); }),
+              HasSubstr("these belong to the server"));
+}
+
+}  // namespace
+}  // namespace tutti
