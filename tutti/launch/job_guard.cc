@@ -6,10 +6,10 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/launch/system_limits.h"
 
 namespace tutti {
 namespace {
@@ -55,7 +55,7 @@ void Tell(int socket, pid_t message) { ::send(socket, &message, sizeof(message),
 absl::StatusOr<JobGuard> JobGuard::Start() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) {
-    return ResourceExhausted("cannot make a pair of sockets: {}", std::strerror(errno));
+    return ResourceExhausted("cannot make a pair of sockets: {}", DescribeSystemError(errno));
   }
   // A grandchild: nobody has to wait for it, and signals of the terminal do not reach it.
   const pid_t child = ::fork();
@@ -69,7 +69,7 @@ absl::StatusOr<JobGuard> JobGuard::Start() {
   ::close(ends[0]);
   if (child < 0) {
     ::close(ends[1]);
-    return ResourceExhausted("cannot fork: {}", std::strerror(error));
+    return ResourceExhausted("cannot fork: {}", DescribeSystemError(error));
   }
   while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
   }

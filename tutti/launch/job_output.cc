@@ -1,7 +1,6 @@
 #include "tutti/launch/job_output.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,11 +31,6 @@ bool WantsColor(bool terminal) {
 }
 
 }  // namespace
-
-int TerminalColumns(std::FILE* file) {
-  winsize size{};
-  return ::ioctl(::fileno(file), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 JobOutput::JobOutput(std::vector<std::string> roles, std::FILE* out, std::FILE* err)
     : out_(out), err_(err), terminal_(IsTerminal(err)), color_(WantsColor(terminal_)) {
@@ -118,7 +112,7 @@ void JobOutput::Keep(Task& task, std::string_view line) {
 void JobOutput::SetProgress(std::string_view line) {
   if (!terminal_) return;
   Erase();
-  progress_ = line;
+  progress_ = UnpackProgress(line).value_or(ProgressText{.front = std::string(line)});
   Redraw();
 }
 
@@ -130,16 +124,15 @@ void JobOutput::Say(std::string_view line) {
 
 void JobOutput::Erase() {
   if (drawn_ == 0) return;
-  // Blanks do on every terminal what an escape sequence does on most.
-  FormatTo(err_, "\r{:{}}\r", "", drawn_);
+  // Blanks do on every terminal what an escape sequence does on most. One that has become narrower
+  // would wrap them.
+  FormatTo(err_, "\r{:{}}\r", "", std::min(drawn_, size_t(TerminalColumns(err_) - 1)));
   drawn_ = 0;
 }
 
 void JobOutput::Redraw() {
-  if (!terminal_ || progress_.empty()) return;
-  // The last column stays free: some terminals wrap when it is written.
-  const std::string_view shown =
-      std::string_view(progress_).substr(0, size_t(std::max(TerminalColumns(err_) - 1, 1)));
+  if (!terminal_ || progress_.front.empty()) return;
+  const std::string shown = Fit(progress_, {.width = TerminalColumns(err_)});
   WriteTo(err_, shown);
   drawn_ = shown.size();
 }

@@ -7,11 +7,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "tutti/base/progress_text.h"
 
 namespace tutti {
-
-// How wide a line on that terminal is; 80 where nobody knows.
-int TerminalColumns(std::FILE* file);
 
 // What the tasks of a job say, on this process's stdout and stderr: whole lines, each with its role
 // in front, and on a terminal below them one line with the job's progress, redrawn in place. Keeps
@@ -30,7 +28,8 @@ class JobOutput {
   enum class Stream { kOut, kErr };
   // Some bytes of a task; lines may come in pieces.
   void Take(size_t task, Stream stream, std::string_view bytes);
-  // The state of the job as one line; shown on a terminal only.
+  // The state of the job: a packed ProgressText, or any text; an empty one takes the line away.
+  // Shown on a terminal only, in its width at that moment.
   void SetProgress(std::string_view line);
   // Shows the line that is not finished, if any.
   void Flush(size_t task);
@@ -58,7 +57,7 @@ class JobOutput {
   bool terminal_;  // and one that can redraw a line
   bool color_;
   size_t width_ = 0;  // of the longest role
-  std::string progress_;
+  ProgressText progress_;
   size_t drawn_ = 0;  // columns of the line that stands on the terminal
 };
 

@@ -1,10 +1,15 @@
 #include "tutti/launch/job_output.h"
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -72,6 +77,36 @@ TEST_F(JobOutputTest, ProgressIsForTerminals) {
   output.SetProgress("step 1/2");
   output.Say("done");
   EXPECT_EQ(TextOf(err_), "done\n");
+}
+
+// What was written to a terminal whose width is 100 columns at first, and 40 then.
+TEST(JobOutputOnATerminal, TheBarFitsAndGoes) {
+  setenv("TERM", "xterm", 1);
+  int master = -1, slave = -1;
+  winsize size = {.ws_row = 24, .ws_col = 100, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&master, &slave, nullptr, nullptr, &size), 0);
+  std::FILE* const out = ::fdopen(slave, "w");
+  const ProgressText text = {
+      .front = "step 5/9", .facts = {"36.3/s", "loss 0.2265", "0:32 left"}, .share = 0.5};
+  const auto written = [&] {
+    char bytes[4096];
+    const ssize_t count = ::read(master, bytes, sizeof(bytes));
+    return std::string(bytes, size_t(std::max<ssize_t>(count, 0)));
+  };
+  {
+    JobOutput output({"a"}, out, out);
+    output.SetProgress(Pack(text));
+    EXPECT_EQ(written(), Fit(text, {.width = 100}));
+    size.ws_col = 40;
+    ASSERT_EQ(::ioctl(slave, TIOCSWINSZ, &size), 0);
+    output.SetProgress(Pack(text));
+    EXPECT_THAT(written(), testing::EndsWith("\rstep 5/9  36.3/s  loss 0.2265"));
+    output.SetProgress("");
+    output.Say("test accuracy 90%");
+    EXPECT_THAT(written(), testing::EndsWith("\rtest accuracy 90%\r\n"));
+  }
+  std::fclose(out);
+  ::close(master);
 }
 
 TEST_F(JobOutputTest, WritesAFileForEachTask) {

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -19,17 +18,19 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <set>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/console.h"
+#include "tutti/base/cores.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/launch/job_guard.h"
 #include "tutti/launch/job_output.h"
+#include "tutti/launch/system_limits.h"
 #include "tutti/launch/task_process.h"
+#include "tutti/launch/wait_watch.h"
 
 namespace tutti {
 namespace {
@@ -38,6 +39,7 @@ constexpr int kUsage = 2;
 constexpr int kPeerLost = 128;  // what a task exits with when another one was lost
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr double kTerminateSeconds = 2;  // between SIGTERM and SIGKILL
+constexpr int64_t kLookEvery = kSecond;  // at tasks that are waited for
 constexpr int kPiece = 16 << 10;         // bytes of output taken at once
 
 // Ports that nobody listens on, all different: each is held until all are found.
@@ -53,7 +55,7 @@ absl::StatusOr<std::vector<int>> FreePorts(int count) {
     socklen_t size = sizeof(address);
     auto* const any = reinterpret_cast<sockaddr*>(&address);
     if (fd < 0 || ::bind(fd, any, size) != 0 || ::getsockname(fd, any, &size) != 0) {
-      status = Unavailable("cannot find a free port on 127.0.0.1: {}", std::strerror(errno));
+      status = Unavailable("cannot find a free port on 127.0.0.1: {}", DescribeSystemError(errno));
     } else {
       ports.push_back(ntohs(address.sin_port));
     }
@@ -73,32 +75,15 @@ std::string RandomToken() {
   return token;
 }
 
-std::vector<int> OwnCores() {
-  cpu_set_t set;
-  std::vector<int> cores;
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
-  for (int core = 0; core < CPU_SETSIZE; ++core) {
-    if (CPU_ISSET(size_t(core), &set)) cores.push_back(core);
-  }
-  return cores;
-}
-
-// Whole cores for each task, `wanted` or as even as can be; where tasks outnumber cores they share
-// them in turn.
-std::vector<int> ShareOf(const std::vector<int>& cores, int task, int tasks, int wanted) {
+// `wanted` cores for each task, in turn where there are not enough; 0: an even share.
+std::vector<int> CoresOf(const std::vector<int>& cores, int task, int tasks, int wanted) {
+  if (wanted == 0 || cores.empty()) return ShareOfCores(cores, task, tasks);
   const auto count = int(cores.size());
-  if (count == 0) return {};
-  if (wanted > 0) {
-    std::vector<int> share;
-    for (int i = 0; i < std::min(wanted, count); ++i) {
-      share.push_back(cores[size_t((task * wanted + i) % count)]);
-    }
-    return share;
+  std::vector<int> share;
+  for (int i = 0; i < std::min(wanted, count); ++i) {
+    share.push_back(cores[size_t((task * wanted + i) % count)]);
   }
-  if (tasks >= count) return {cores[size_t(task % count)]};
-  const int begin = count * task / tasks;
-  const int end = count * (task + 1) / tasks;
-  return {cores.begin() + begin, cores.begin() + end};
+  return share;
 }
 
 std::string SignalName(int number) {
@@ -124,20 +109,21 @@ class Job {
     // the guard, which was there before, does not.
     ::prctl(PR_SET_CHILD_SUBREAPER, 1);
     const std::string token = RandomToken();
-    const std::vector<int> cores = OwnCores();
-    const std::string columns = fmt::format("{}", TerminalColumns(stderr));
+    const std::vector<int> cores = NumbersOfUsableCores();
     for (int i = 0; i < options_.workers; ++i) {
       TaskCommand command;
       command.arguments = options_.command;
       command.environment = {{"TF_CONFIG", ToTfConfig({cluster, {"worker", i}, ""})},
                              {"TUTTI_JOB_TOKEN", token},
-                             {"TUTTI_PROGRESS_FD", "3"},
-                             {"TUTTI_PROGRESS_COLUMNS", columns}};
-      command.cores = ShareOf(cores, i, options_.workers, options_.cores_per_worker);
+                             {"TUTTI_PROGRESS_FD", "3"}};
+      command.cores = CoresOf(cores, i, options_.workers, options_.cores_per_worker);
       TUTTI_ASSIGN_OR_RETURN(TaskProcess process, TaskProcess::Start(command));
       guard_->Watch(process.pid());
       tasks_.push_back(std::move(process));
     }
+    std::vector<WaitWatch::Task> watched;
+    for (size_t i = 0; i < tasks_.size(); ++i) watched.push_back({roles_[i], tasks_[i].pid()});
+    watch_.emplace(std::move(watched), options_.stopped_seconds);
     return absl::OkStatus();
   }
 
@@ -145,6 +131,7 @@ class Job {
     while (running() > 0) {
       PollOnce(signals);
       EndByForce();
+      LookAtTasks();
     }
     for (size_t i = 0; i < tasks_.size(); ++i) output_.Flush(i);
     if (failed_ < 0) return 0;
@@ -194,8 +181,8 @@ class Job {
   }
 
   int Timeout() const {
-    if (deadline_ == 0) return -1;
-    return int(std::max<int64_t>(0, (deadline_ - NowNanos()) / 1'000'000) + 1);
+    const int64_t next = deadline_ == 0 ? next_look_ : std::min(deadline_, next_look_);
+    return int(std::max<int64_t>(0, (next - NowNanos()) / 1'000'000) + 1);
   }
 
   void TakeOutput(size_t index, int fd) {
@@ -257,6 +244,22 @@ class Job {
     terminated_ = true;
   }
 
+  void LookAtTasks() {
+    const int64_t now = NowNanos();
+    if (now < next_look_) return;
+    next_look_ = now + kLookEvery;
+    if (deadline_ != 0) return;  // the end has begun, and has its own
+    std::vector<TaskState> states;
+    for (const TaskProcess& task : tasks_) {
+      states.push_back(task.reaped()    ? TaskState::kEnded
+                       : task.Stopped() ? TaskState::kStopped
+                                        : TaskState::kRunning);
+    }
+    const WaitWatch::Finding finding = watch_->Look(states, now);
+    for (const std::string& line : finding.lines) output_.Say("tutti run: " + line);
+    for (const size_t task : finding.given_up) tasks_[task].Signal(SIGKILL);
+  }
+
   void TellCause() {
     const TaskProcess& task = tasks_[size_t(failed_)];
     const std::string how = task.signal() != 0
@@ -274,6 +277,8 @@ class Job {
   JobOutput output_;
   std::optional<JobGuard> guard_;
   std::vector<TaskProcess> tasks_;
+  std::optional<WaitWatch> watch_;
+  int64_t next_look_ = 0;
   int failed_ = -1;  // the first that did
   int code_ = 0;
   int signal_ = 0;  // that ended the job; 0: none
@@ -305,6 +310,10 @@ int Launch(const LaunchOptions& options) {
   std::vector<std::string> roles;
   for (int i = 0; i < options.workers; ++i) roles.push_back(fmt::format("worker {}", i));
   const int signals = CatchSignals();
+  if (signals < 0) {
+    FormatTo(stderr, "tutti run: cannot take signals (signalfd): {}\n", DescribeSystemError(errno));
+    return 1;
+  }
   ::signal(SIGPIPE, SIG_IGN);  // a reader that goes away ends no job
   const std::set<pid_t> others = ChildrenOfThisProcess();
   Job job(options, std::move(roles));

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -42,8 +43,9 @@ class LauncherTest : public testing::Test {
   // Tasks run `script` by sh, with $rank and $folder set. What is said goes to `output`, or else to
   // the file "said".
   void Start(int workers, const std::string& script, double grace_seconds = 5,
-             const std::string& output = "") {
+             const std::string& output = "", double stopped_seconds = 30) {
     LaunchOptions options;
+    options.stopped_seconds = stopped_seconds;
     options.workers = workers;
     options.grace_seconds = grace_seconds;
     options.log_dir = Path("logs");
@@ -57,6 +59,10 @@ class LauncherTest : public testing::Test {
                             O_WRONLY | O_CREAT | O_TRUNC, 0600);
     ::dup2(said, STDOUT_FILENO);
     ::dup2(said, STDERR_FILENO);
+    if (open_files_ > 0) {
+      const rlimit limit = {open_files_, open_files_};
+      ::setrlimit(RLIMIT_NOFILE, &limit);
+    }
     const int code = Launch(options);
     std::fflush(nullptr);
     ::_exit(code);
@@ -87,6 +93,7 @@ class LauncherTest : public testing::Test {
   static bool Lives(pid_t process) { return process > 0 && ::kill(process, 0) == 0; }
 
   pid_t launcher_ = -1;
+  rlim_t open_files_ = 0;  // that the launcher may have; 0: as many as this process
 
  private:
   std::string folder_;
@@ -102,6 +109,23 @@ TEST_F(LauncherTest, AllThatTasksWriteComesOutWithTheirRoles) {
   EXPECT_THAT(Read("logs/worker-0.log"), HasSubstr("out 0\n"));
   EXPECT_THAT(Read("logs/worker-1.log"), HasSubstr("err 1\n"));
   EXPECT_THAT(Read("logs/worker-1.log"), Not(HasSubstr("out 0\n")));
+}
+
+TEST_F(LauncherTest, AStoppedTaskIsNotWaitedForWhenTheOthersHaveEnded) {
+  Start(2, "[ $rank = 1 ] && kill -STOP $$; true", 5, "", 0.1);
+  EXPECT_EQ(Wait(), 128 + SIGKILL);
+  EXPECT_THAT(Read("said"), HasSubstr("tutti run: worker 1 (process "));
+  EXPECT_THAT(Read("said"), HasSubstr("and nobody else is at work; it is ended\n"));
+  EXPECT_THAT(Read("said"), HasSubstr("tutti run: worker 1 was ended by SIGKILL"));
+}
+
+TEST_F(LauncherTest, ALimitOfOpenFilesIsNamed) {
+  // Enough for ports and the first task, not for the pipes of all.
+  open_files_ = 30;
+  Start(16, "true");
+  EXPECT_EQ(Wait(), 2);
+  EXPECT_THAT(Read("said"), HasSubstr("Too many open files (this process may open 30; ulimit -n "
+                                      "raises that)\n"));
 }
 
 TEST_F(LauncherTest, WhatATaskWroteLastIsNotLost) {

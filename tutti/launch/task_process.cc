@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/launch/system_limits.h"
 
 namespace tutti {
 namespace {
@@ -30,7 +31,7 @@ struct Pipe {
   absl::Status Open() {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) {
-      return ResourceExhausted("cannot make a pipe: {}", std::strerror(errno));
+      return ResourceExhausted("cannot make a pipe: {}", DescribeSystemError(errno));
     }
     read = ends[0];
     write = ends[1];
@@ -114,7 +115,7 @@ absl::Status CannotRun(const std::string& program, int error) {
   const auto code = error == ENOENT   ? absl::StatusCode::kNotFound
                     : error == EACCES ? absl::StatusCode::kPermissionDenied
                                       : absl::StatusCode::kUnavailable;
-  return MakeStatus(code, "cannot run {}: {}", program, std::strerror(error));
+  return MakeStatus(code, "cannot run {}: {}", program, DescribeSystemError(error));
 }
 
 }  // namespace
@@ -125,7 +126,7 @@ absl::StatusOr<TaskProcess> TaskProcess::Start(const TaskCommand& command) {
   const ChildPlan plan = PlanChild(command);
   TaskProcess process;
   process.pid_ = ::fork();
-  if (process.pid_ < 0) return ResourceExhausted("cannot fork: {}", std::strerror(errno));
+  if (process.pid_ < 0) return ResourceExhausted("cannot fork: {}", DescribeSystemError(errno));
   if (process.pid_ == 0) RunChild(plan, out.write, err.write, progress.write, failure.write);
   ::setpgid(process.pid_, process.pid_);  // whoever comes first
   ::close(std::exchange(failure.write, -1));
@@ -134,7 +135,8 @@ absl::StatusOr<TaskProcess> TaskProcess::Start(const TaskCommand& command) {
     return CannotRun(command.arguments[0], error);
   }
   process.pidfd_ = int(::syscall(SYS_pidfd_open, process.pid_, 0));
-  if (process.pidfd_ < 0) return Unavailable("pidfd_open: {}", std::strerror(errno));
+  if (process.pidfd_ < 0)
+    return ResourceExhausted("cannot watch a process (pidfd_open): {}", DescribeSystemError(errno));
   process.out_ = out.TakeRead();
   process.err_ = err.TakeRead();
   process.progress_ = progress.TakeRead();
@@ -182,6 +184,16 @@ int TaskProcess::Reap() {
     return 128 + signal_;
   }
   return WEXITSTATUS(status);
+}
+
+bool TaskProcess::Stopped() const {
+  if (pid_ <= 0 || reaped_) return false;
+  std::ifstream file(fmt::format("/proc/{}/stat", pid_));
+  std::string text;
+  std::getline(file, text);
+  // "123 (name) T ...", where the name may hold anything.
+  const size_t name_end = text.rfind(") ");
+  return name_end != std::string::npos && name_end + 2 < text.size() && text[name_end + 2] == 'T';
 }
 
 std::set<pid_t> ChildrenOfThisProcess() {

@@ -41,6 +41,8 @@ class TaskProcess {
   // behind in its process group.
   int Reap();
   bool reaped() const { return reaped_; }
+  // Is it stopped by a signal (SIGSTOP), so that it neither runs nor ends?
+  bool Stopped() const;
   int signal() const { return signal_; }  // that ended it, or 0
 
  private:

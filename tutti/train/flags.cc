@@ -50,6 +50,16 @@ void Flags::Add(std::string name, std::string* value, std::string help,
   AddFlag({std::move(name), std::move(help), "TEXT", *value, set});
 }
 
+void Flags::Add(std::string name, std::string* value, std::string help, Accept accept) {
+  const auto set = [value, accept = std::move(accept)](std::string_view text) -> std::string {
+    std::string expected;
+    std::string accepted = accept(text, &expected);
+    if (expected.empty()) *value = std::move(accepted);
+    return expected;
+  };
+  AddFlag({std::move(name), std::move(help), "TEXT", *value, set});
+}
+
 void Flags::Add(std::string name, int64_t* value, std::string help, int64_t least) {
   const auto set = [value, least](std::string_view text) -> std::string {
     int64_t parsed = 0;

@@ -22,6 +22,10 @@ class Flags {
   // `help` is one line; the default is added to it. With `choices` nothing else is accepted.
   void Add(std::string name, std::string* value, std::string help,
            std::vector<std::string> choices = {});
+  // With `accept` for what a value may be: it gives the value as it is to be kept, or sets
+  // `expected` to what should have been given.
+  using Accept = std::function<std::string(std::string_view text, std::string* expected)>;
+  void Add(std::string name, std::string* value, std::string help, Accept accept);
   // At least `least`.
   void Add(std::string name, int64_t* value, std::string help, int64_t least);
   void Add(std::string name, double* value, std::string help, double least);

@@ -1,29 +1,25 @@
 #include "tutti/train/main.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
-#include <stop_token>
-#include <thread>
+#include <map>
+#include <optional>
+#include <set>
 
-#include "tutti/base/cancellation.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/cluster/tf_config.h"
-#include "tutti/collective/communicator.h"
-#include "tutti/train/agreement.h"
-#include "tutti/train/strategies/strategies.h"
+#include "tutti/train/stop.h"
+#include "tutti/train/strategies/registry.h"
 
 namespace tutti {
 namespace {
@@ -31,14 +27,11 @@ namespace {
 constexpr int kTrainingError = 1;
 constexpr int kUsage = 2;
 constexpr int kPeerLost = 128;
-constexpr double kLeastStartTimeout = 0.001;  // seconds
-constexpr auto kSignalLook = std::chrono::milliseconds(20);
+constexpr double kLeastStartTimeout = 0.001;       // seconds
 constexpr std::string_view kFailed = " failed: ";  // between the role and its error
 
-std::atomic<int> stop_signal{0};
-
 extern "C" void OnStopSignal(int number) {
-  if (stop_signal.exchange(number) != 0) ::_exit(128 + number);
+  if (!FirstStopRequest(number)) ::_exit(128 + number);
 }
 
 void CatchStopSignals() {
@@ -50,11 +43,50 @@ void CatchStopSignals() {
   ::signal(SIGPIPE, SIG_IGN);
 }
 
+// The flags of every strategy; one that several have is there once.
+void AddStrategyFlags(std::map<std::string, std::string>& values, Flags& flags) {
+  std::set<std::string> added;
+  for (const StrategyDef* def : AllStrategies()) {
+    for (const StrategyFlag& flag : def->flags) {
+      if (!added.insert(flag.name).second) continue;
+      std::string* value = &values.try_emplace(flag.name, flag.initial).first->second;
+      const std::string choices =
+          flag.choices.empty() ? "" : fmt::format(": {}", fmt::join(flag.choices, ", "));
+      flags.Add(flag.name, value, fmt::format("{}{}; with {}", flag.help, choices, def->name),
+                [&flag](std::string_view text, std::string* expected) {
+                  return CheckedFlag(flag, text, expected);
+                });
+    }
+  }
+}
+
+// Keeps of the values those that the chosen strategy has a flag for.
+void KeepOwnFlags(const StrategyDef& chosen, std::map<std::string, std::string>& values) {
+  std::set<std::string> own;
+  for (const StrategyFlag& flag : chosen.flags) own.insert(flag.name);
+  for (const StrategyDef* def : AllStrategies()) {
+    for (const StrategyFlag& flag : def->flags) {
+      const auto value = values.find(flag.name);
+      if (own.contains(flag.name) || value == values.end()) continue;
+      if (value->second != flag.initial) {
+        Log(LogLevel::kWarning, "--{} {} is not used: it is for --strategy {}, but that is {}",
+            flag.name, value->second, def->name, chosen.name);
+      }
+      values.erase(value);
+    }
+  }
+}
+
 Flags FlagsOf(RunConfig& config, const MainOptions& options) {
+  std::vector<std::string> names, summaries;
+  for (const StrategyDef* def : AllStrategies()) {
+    names.push_back(def->name);
+    summaries.push_back(fmt::format("{} ({})", def->name, def->summary));
+  }
   Flags flags(options.summary);
   if (options.flags != nullptr) flags.Append(*options.flags);
-  flags.Add("strategy", &config.strategy, "how training is spread: local or allreduce",
-            {"local", "allreduce"});
+  flags.Add("strategy", &config.strategy,
+            fmt::format("how training is spread: {}", fmt::join(summaries, ", ")), names);
   flags.Add("max-steps", &config.max_steps, "updates to make", 1);
   flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
   flags.Add("learning-rate", &config.learning_rate, "at the start", 0.0);
@@ -62,37 +94,14 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             "multiply it by the number of workers");
   flags.Add("warmup-steps", &config.warmup_steps, "updates over which it grows", 0);
   flags.Add("seed", &config.seed, "fixes initial weights, the order of samples and dropout", 0);
-  flags.Add("algorithm", &config.algorithm, "of all-reduce",
-            {"auto", "exchange", "direct", "ring", "halving-doubling", "tree", "hierarchical"});
-  flags.Add("wire", &config.wire, "how float32 gradients travel", {"as-is", "bf16", "fp16"});
+  AddStrategyFlags(config.strategy_flags, flags);
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
   flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers, on the first");
+  flags.Add("verbose", &config.verbose, "tell how gradients travel");
   return flags;
-}
-
-// The cluster's token; every task of a job has the same. Empty: there is none.
-std::string JobToken() {
-  const char* token = std::getenv("TUTTI_JOB_TOKEN");
-  return token == nullptr ? "" : token;
-}
-
-void CheckRole(const TaskConfig& task, const RunConfig& config) {
-  if (task.TrainerRank() < 0) {
-    ThrowInvalidArgument(
-        fmt::format("TF_CONFIG: task.type is \"{}\", which --strategy {} has no work for; expected "
-                    "chief or worker",
-                    task.task.job, config.strategy));
-  }
-  const size_t trainers = task.cluster.Trainers().size();
-  if (config.strategy == "local" && trainers > 1) {
-    ThrowInvalidArgument(
-        fmt::format("TF_CONFIG has {} tasks that train, but --strategy is local; use --strategy "
-                    "allreduce, or unset TF_CONFIG to train alone",
-                    trainers));
-  }
 }
 
 // What only the end of the training would find out otherwise.
@@ -103,93 +112,13 @@ void CheckFiles(const RunConfig& config) {
   }
 }
 
-bool InThisHost(std::string_view address) {
-  return address.starts_with("127.") || address.starts_with("localhost:") ||
-         address.starts_with("[::1]:");
-}
-
-void WarnWithoutToken(const ClusterSpec& cluster) {
-  if (!JobToken().empty()) return;
-  for (const TaskId& task : cluster.Trainers()) {
-    const std::string& address = cluster.AddressOf(task);
-    if (InThisHost(address)) continue;
-    Log(LogLevel::kWarning,
-        "TUTTI_JOB_TOKEN is not set: whoever reaches {} may take a place in this job; give all its "
-        "tasks the same secret text",
-        address);
-    return;
-  }
-}
-
-// Cancels, while it lives, once a signal asks for an end: the handler itself may take no lock.
-class CancelledBySignal {
- public:
-  CancelledBySignal() : watch_([this](const std::stop_token& stop) { Watch(stop); }) {}
-  const Cancellation* get() const { return &cancellation_; }
-
- private:
-  void Watch(const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any changed;
-    while (!stop.stop_requested() && !StopRequested()) {
-      changed.wait_for(lock, stop, kSignalLook, [] { return false; });
-    }
-    if (StopRequested()) {
-      cancellation_.Cancel(
-          Cancelled("stopped by signal {} while workers were waited for", stop_signal.load()));
-    }
-  }
-
-  Cancellation cancellation_;
-  std::jthread watch_;
-};
-
-std::shared_ptr<collective::Communicator> Join(const TaskConfig& task, double timeout_seconds) {
-  WarnWithoutToken(task.cluster);
-  const CancelledBySignal cancelled;
-  collective::CommunicatorOptions options;
-  options.bootstrap.cancellation = cancelled.get();
-  options.bootstrap.rank = task.TrainerRank();
-  options.bootstrap.size = int(task.cluster.Trainers().size());
-  options.bootstrap.address = task.cluster.AddressOf(task.cluster.Chief());
-  // Tasks of another cluster that come to the same port are told so.
-  options.bootstrap.job = "cluster-" + Digest(task.cluster.ToString());
-  options.bootstrap.token = JobToken();
-  options.bootstrap.timeout_seconds = timeout_seconds;
-  return ValueOrThrow(collective::Communicator::Create(options));
-}
-
-// A cluster of this process, for --strategy allreduce without TF_CONFIG.
-std::shared_ptr<collective::Communicator> JoinAlone() {
-  auto alone = ValueOrThrow(collective::Communicator::CreateInProcess(1));
-  return std::move(alone.front());
-}
-
-void ChooseStrategy(const std::optional<TaskConfig>& task, RunConfig& config) {
-  if (task) {
-    CheckRole(*task, config);
-    config.role = ToString(task->task);
-    config.job = task->task.job;
-    config.task = task->task.index;
-  }
-  if (config.strategy == "local") {
-    config.strategy_object = MakeLocalStrategy();
-    return;
-  }
-  config.communicator = task ? Join(*task, config.start_timeout) : JoinAlone();
-  AllReduceOptions options;
-  options.algorithm = config.algorithm == "auto" ? "" : config.algorithm;
-  options.wire = config.wire;
-  config.strategy_object = MakeAllReduceStrategy(*config.communicator, options);
-}
-
 // Who this is, before the others are waited for.
 void ShowRole(const TaskConfig& task, const RunConfig& config) {
   const size_t tasks = task.cluster.Trainers().size();
   const int rank = task.TrainerRank();
-  FormatTo(stderr, "{}: {}, rank {} of {}, strategy {}\n", config.program, ToString(task.task),
-           rank, tasks, config.strategy);
+  const std::string place = rank < 0 ? "does not train" : fmt::format("rank {} of {}", rank, tasks);
+  FormatTo(stderr, "{}: {}, {}, strategy {}\n", config.program, ToString(task.task), place,
+           config.strategy);
   if (rank != 0) return;
   const std::string cluster = task.cluster.ToString();
   for (size_t begin = 0; begin < cluster.size();) {
@@ -205,12 +134,10 @@ int ExitCodeOf(Code code) {
 
 // Is the error but what another worker's Abort told everybody?
 bool ComesFromPeer(const RunConfig& config, std::string_view error) {
-  if (config.communicator == nullptr) return false;
-  const absl::Status status = config.communicator->status();
-  const std::string verdict(MessageOf(status));
-  return !status.ok() && verdict.find(kFailed) != std::string::npos &&
-         !verdict.starts_with(config.role + std::string(kFailed)) &&
-         error.find(verdict) != std::string_view::npos;
+  const std::string told = config.strategy_object->peers().Failure();
+  return told.find(kFailed) != std::string::npos &&
+         !told.starts_with(config.role + std::string(kFailed)) &&
+         error.find(told) != std::string_view::npos;
 }
 
 void Tell(const RunConfig& config, std::string_view message) {
@@ -221,10 +148,11 @@ void Tell(const RunConfig& config, std::string_view message) {
 int Fail(const RunConfig& config, const absl::Status& status) {
   const std::string_view message = MessageOf(status);
   Tell(config, message);
+  // All workers stop by the request of one.
+  if (StopRequested() && absl::IsCancelled(status)) return 128 + StopSignal();
   if (ComesFromPeer(config, message)) return kPeerLost;
-  if (config.communicator != nullptr) {
-    config.communicator->Abort(MakeStatus(status.code(), "{}{}{}", config.role, kFailed, message));
-  }
+  config.strategy_object->peers().Abort(static_cast<Code>(status.code()),
+                                        fmt::format("{}{}{}", config.role, kFailed, message));
   return ExitCodeOf(static_cast<Code>(status.code()));
 }
 
@@ -234,7 +162,7 @@ int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& bo
   } catch (...) {
     return Fail(config, StatusFromCurrentException());
   }
-  if (const int signal = stop_signal.load(); signal != 0) return 128 + signal;
+  if (StopRequested()) return 128 + StopSignal();
   if (const absl::Status status = FinishStdout(); !status.ok()) {
     Tell(config, MessageOf(status));
     return kTrainingError;
@@ -242,9 +170,14 @@ int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& bo
   return 0;
 }
 
-}  // namespace
+// An error before the training: of joining the others, or of the work of a role that does not
+// train.
+int FailToStart(const RunConfig& config, const Error& error) {
+  Tell(config, error.what());
+  return StopRequested() ? 128 + StopSignal() : ExitCodeOf(error.code());
+}
 
-bool StopRequested() { return stop_signal.load(std::memory_order_relaxed) != 0; }
+}  // namespace
 
 int Main(int argc, char** argv, const std::function<void(const RunConfig&)>& body) {
   return Main(argc, argv, {}, body);
@@ -258,10 +191,16 @@ int Main(int argc, char** argv, const MainOptions& options,
   KeepStandardFiles();
   CatchStopSignals();
   std::optional<TaskConfig> task;
+  const StrategyDef* strategy = nullptr;
   try {
     if (!FlagsOf(config, options).Parse(argc, argv)) return 0;
+    strategy = &FindStrategy(config.strategy);
+    KeepOwnFlags(*strategy, config.strategy_flags);
     task = ValueOrThrow(TfConfigFromEnvironment());
-    if (task) CheckRole(*task, config);
+    if (task) {
+      config.tf_config = std::getenv("TF_CONFIG");
+      CheckRole(*strategy, *task);
+    }
     if (!task || task->TrainerRank() == 0) CheckFiles(config);
   } catch (const Error& error) {
     Tell(config, error.what());
@@ -269,11 +208,14 @@ int Main(int argc, char** argv, const MainOptions& options,
   }
   if (task) ShowRole(*task, config);
   try {
-    ChooseStrategy(task, config);
+    if (task && !Trains(*strategy, *task)) {
+      config.strategy_flags = CompleteFlags(*strategy, config.strategy_flags);
+      strategy->others.at(task->task.job)({config, &*task});
+      return StopRequested() ? 128 + StopSignal() : 0;
+    }
+    config.Join();
   } catch (const Error& error) {
-    Tell(config, error.what());
-    const int signal = stop_signal.load();
-    return signal != 0 ? 128 + signal : ExitCodeOf(error.code());
+    return FailToStart(config, error);
   }
   return Run(config, body);
 }

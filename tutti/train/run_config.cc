@@ -1,8 +1,34 @@
 #include "tutti/train/run_config.h"
 
+#include <fmt/format.h>
+
+#include <optional>
+
+#include "tutti/base/status.h"
+#include "tutti/cluster/tf_config.h"
 #include "tutti/graph/ops/elementwise.h"
+#include "tutti/train/strategies/registry.h"
 
 namespace tutti {
+
+void RunConfig::Join() {
+  if (strategy_object != nullptr) return;
+  const StrategyDef& def = FindStrategy(strategy);
+  strategy_flags = CompleteFlags(def, strategy_flags);
+  std::optional<TaskConfig> parsed;
+  if (!tf_config.empty()) parsed = ValueOrThrow(ParseTfConfig(tf_config));
+  if (parsed) {
+    CheckRole(def, *parsed);
+    if (!Trains(def, *parsed)) {
+      ThrowInvalidArgument(fmt::format("{} does not train with strategy {}; it has no Estimator",
+                                       ToString(parsed->task), strategy));
+    }
+    role = ToString(parsed->task);
+    job = parsed->task.job;
+    task = parsed->task.index;
+  }
+  strategy_object = def.make({*this, parsed ? &*parsed : nullptr});
+}
 
 LearningRate RunConfig::Adjusted(const LearningRate& rate) const {
   LearningRate adjusted = rate;

@@ -1,45 +1,56 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 
-#include "tutti/train/learning_rate.h"
-#include "tutti/train/strategy.h"
+#include "tutti/train/optimizers/learning_rate.h"
+#include "tutti/train/strategies/strategy.h"
 
 namespace tutti {
 
-namespace collective {
-class Communicator;
-}
-
-// How a program is to be run: what its flags and the launch environment said. Main makes it; a
-// program may change defaults beforehand (MainOptions::defaults).
+// How a program is to be run. Main makes it from flags and the launch environment; a program may
+// change defaults beforehand (MainOptions::defaults), or make one by hand:
+//
+//   Estimator estimator(model, {.max_steps = 100, .strategy = "allreduce",
+//                               .strategy_flags = {{"wire", "bfloat16"}}});
 struct RunConfig {
-  int64_t max_steps = 1000;          // --max-steps: updates to make, over all workers
-  int64_t batch_size = 64;           // --batch-size: samples a worker takes for an update
-  double learning_rate = 1e-3;       // --learning-rate
-  int64_t seed = 1;                  // --seed: fixes initial values, the order of samples, dropout
-  int64_t log_every = 0;             // --log-every: steps between lines of the log; 0: every 10 s
-  std::string strategy = "local";    // --strategy
-  std::string algorithm = "auto";    // --algorithm, of all-reduce
-  std::string wire = "as-is";        // --wire: how gradients travel
+  int64_t max_steps = 1000;        // --max-steps: updates to make, over all workers
+  int64_t batch_size = 64;         // --batch-size: samples a worker takes for an update
+  double learning_rate = 1e-3;     // --learning-rate
+  int64_t seed = 1;                // --seed: fixes initial values, the order of samples, dropout
+  int64_t log_every = 0;           // --log-every: steps between lines of the log; 0: every 10 s
+  std::string strategy = "local";  // --strategy
+  // The strategy's own flags by name: {{"algorithm", "ring"}}. Others have their defaults.
+  std::map<std::string, std::string> strategy_flags = {};
   bool scale_learning_rate = false;  // --scale-learning-rate: times the number of workers
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
-  std::string report;                // --report: what a training took, as JSON
-  std::string trace;                 // --trace: a Chrome trace of all workers
+  std::string report = {};           // --report: what a training took, as JSON
+  std::string trace = {};            // --trace: a Chrome trace of all workers
+  bool verbose = false;              // --verbose: tell how gradients travel
+  // The cluster and the place of this process in it, as the text of TF_CONFIG; empty: there is no
+  // cluster. Main takes that of the environment.
+  std::string tf_config = {};
+  std::string program = "tutti";  // begins messages; Main: the program's file name
 
-  // Set by Main.
-  std::string program;                                               // its file name
-  std::string role = "local";                                        // "/job:worker/task:1"
-  std::string job = "local";                                         // "worker"
-  int task = 0;                                                      // 1
-  std::shared_ptr<collective::Communicator> communicator = nullptr;  // null: alone
+  // Set by Join.
+  std::string role = "local";  // "/job:worker/task:1"
+  std::string job = "local";   // "worker"
+  int task = 0;                // 1
   std::shared_ptr<const Strategy> strategy_object = nullptr;
 
-  int workers() const { return strategy_object == nullptr ? 1 : strategy_object->workers(); }
-  int rank() const { return strategy_object == nullptr ? 0 : strategy_object->rank(); }
+  // Makes the strategy that `strategy` names, which joins the other workers of the cluster. Does
+  // nothing where there is a strategy_object. Main calls it, and an Estimator for its own copy of a
+  // config without one; call it by hand if several Estimators are to share a strategy. Throws
+  // Error.
+  void Join();
+
+  int workers() const {
+    return strategy_object == nullptr ? 1 : strategy_object->peers().workers();
+  }
+  int rank() const { return strategy_object == nullptr ? 0 : strategy_object->peers().rank(); }
   // `rate` as the flags want it: times the number of workers, and warmed up.
   LearningRate Adjusted(const LearningRate& rate) const;
   bool leads() const { return rank() == 0; }  // prints, writes files

@@ -14,23 +14,26 @@
 // still being differentiated. That needs no machinery: an AllReduce starts when its inputs are
 // there, and the lane goes on with what is ready.
 //
-// Gradients that are rows (of look-up tables) travel as rows: AllGather puts the workers' rows one
-// after the other, and the sparse update works them off in this order.
+// Gradients that are rows (of look-up tables) travel as rows: see gather_rows.cc.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
 
 #include "tutti/base/status.h"
+#include "tutti/client/session.h"
 #include "tutti/collective/communicator.h"
 #include "tutti/graph/ops/collective.h"
-#include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/shape.h"
-#include "tutti/graph/ops/state.h"
 #include "tutti/topology/quantity.h"
-#include "tutti/train/bucket_size.h"
+#include "tutti/train/strategies/bucket_size.h"
+#include "tutti/train/strategies/communicator_peers.h"
+#include "tutti/train/strategies/gather_rows.h"
+#include "tutti/train/strategies/join.h"
+#include "tutti/train/strategies/registry.h"
 #include "tutti/train/strategies/strategies.h"
+#include "tutti/train/strategies/synchronize_state.h"
 
 namespace tutti {
 namespace {
@@ -60,12 +63,14 @@ void RequireShape(const GradientAndVariable& entry) {
 
 class AllReduceStrategy final : public Strategy {
  public:
-  AllReduceStrategy(collective::Communicator& communicator, const AllReduceOptions& options)
-      : communicator_(communicator), options_(options) {}
+  AllReduceStrategy(std::shared_ptr<collective::Communicator> communicator,
+                    const AllReduceOptions& options)
+      : Strategy(MakeCommunicatorPeers(communicator)),
+        communicator_(std::move(communicator)),
+        options_(options) {}
 
   std::string_view name() const override { return "allreduce"; }
-  int workers() const override { return communicator_.size(); }
-  int rank() const override { return communicator_.rank(); }
+  void Configure(SessionOptions& options) const override { options.communicator = communicator_; }
 
   Output Differentiated(const WorkerStep& step) const override {
     NameScope scope(step.loss.graph(), "allreduce");
@@ -85,9 +90,11 @@ class AllReduceStrategy final : public Strategy {
     for (size_t b = 0; b < buckets.size(); ++b) {
       SumBucket(buckets[b], b, step, summed, joint);
     }
-    for (size_t i = 0; i < summed.size(); ++i) {
-      if (summed[i].gradient.sparse()) summed[i].gradient = Gathered(summed[i]);
-    }
+    GatherRows(
+        [this](std::string key, DType dtype) {
+          return CollectiveOptions{.key = std::move(key), .wire = WireOf(dtype)};
+        },
+        summed);
     const Output scale = Inverse(joint->samples);
     joint->loss = As(Mul(As(joint->loss, kFloat64), scale), kFloat32);
     for (GradientAndVariable& entry : summed) {
@@ -116,27 +123,14 @@ class AllReduceStrategy final : public Strategy {
     return joined;
   }
 
-  const Node* SynchronizeState(Graph& graph) const override {
-    NameScope scope(graph, "synchronize");
-    std::map<DType, std::vector<Output>> by_type;
-    for (const auto& node : graph.nodes()) {
-      if (node->op() == "Variable") by_type[node->type(0).dtype].push_back(node->output());
-    }
-    std::vector<const Node*> assigned;
-    for (const auto& [dtype, variables] : by_type) {
-      const std::vector<Output> values =
-          Broadcast(variables, 0, {.key = fmt::format("state/{}", NameOf(dtype))});
-      for (size_t i = 0; i < variables.size(); ++i) {
-        assigned.push_back(Assign(variables[i], values[i]).node);
-      }
-    }
-    return Group(graph, assigned);
+  void SynchronizeState(Graph& graph, Session& session) const override {
+    SynchronizeVariables(graph, session, peers());
   }
 
  private:
   // What the tuner expects of an all-reduce of so many bytes.
   std::optional<collective::Forecast> Expected(int64_t bytes) const {
-    return communicator_.world().Predict(collective::Operation::kAllReduce, bytes);
+    return communicator_->world().Predict(collective::Operation::kAllReduce, bytes);
   }
 
   BucketOptions ChosenSizes(std::span<const GradientAndVariable> list) const {
@@ -173,9 +167,8 @@ class AllReduceStrategy final : public Strategy {
     return text;
   }
 
-  CollectiveOptions Call(std::string key) const {
-    return {.key = std::move(key), .algorithm = options_.algorithm, .wire = options_.wire};
-  }
+  // Other types than float32 travel as they are.
+  std::string WireOf(DType dtype) const { return dtype == kFloat32 ? options_.wire : "as-is"; }
 
   // Sums the gradients of one bucket, and with the first the counts.
   void SumBucket(const GradientBucket& bucket, size_t number, const WorkerStep& step,
@@ -187,9 +180,10 @@ class AllReduceStrategy final : public Strategy {
     }
     const size_t counts = values.size();
     for (const size_t i : bucket.entries) values.push_back(summed[i].gradient.dense);
-    CollectiveOptions call = Call(fmt::format("grads/bucket_{}", number));
-    // Counts must arrive as they are, and other types than float32 travel as they are anyway.
-    if (number == 0 || bucket.dtype != kFloat32) call.wire = "as-is";
+    const CollectiveOptions call = {.key = fmt::format("grads/bucket_{}", number),
+                                    .algorithm = options_.algorithm,
+                                    // The counts in the first one must arrive as they are.
+                                    .wire = number == 0 ? "as-is" : WireOf(bucket.dtype)};
     const std::vector<Output> sums = AllReduce(values, call, fmt::format("bucket_{}", number));
     if (number == 0) {
       joint->samples = As(sums[0], kFloat32);
@@ -201,24 +195,36 @@ class AllReduceStrategy final : public Strategy {
     }
   }
 
-  GradientValue Gathered(const GradientAndVariable& entry) const {
-    const std::string key = fmt::format("rows/{}", entry.variable.node->name());
-    CollectiveOptions rows = Call(key);
-    if (entry.gradient.rows.dtype() != kFloat32) rows.wire = "as-is";
-    return {
-        .indices = AllGather(Reshape(entry.gradient.indices, Shape{-1}), {.key = key + "/index"}),
-        .rows = AllGather(entry.gradient.rows, rows)};
-  }
-
-  collective::Communicator& communicator_;
+  const std::shared_ptr<collective::Communicator> communicator_;
   const AllReduceOptions options_;
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> MakeAllReduceStrategy(collective::Communicator& communicator,
-                                                const AllReduceOptions& options) {
-  return std::make_unique<AllReduceStrategy>(communicator, options);
+std::shared_ptr<const Strategy> MakeAllReduceStrategy(
+    std::shared_ptr<collective::Communicator> communicator, const AllReduceOptions& options) {
+  return std::make_shared<AllReduceStrategy>(std::move(communicator), options);
+}
+
+StrategyDef AllReduceStrategyDef() {
+  return {.name = "allreduce",
+          .summary = "workers that sum their gradients",
+          .flags = {{.name = "algorithm",
+                     .initial = "auto",
+                     .help = "of all-reduce",
+                     .choices = {"auto", "exchange", "direct", "ring", "halving-doubling", "tree",
+                                 "hierarchical"}},
+                    {.name = "wire",
+                     .initial = "as-is",
+                     .help = "how float32 gradients travel",
+                     .choices = {"as-is", "bfloat16", "float16"},
+                     .synonyms = {{"bf16", "bfloat16"}, {"fp16", "float16"}}}},
+          .make = [](const Launch& launch) {
+            const std::string& algorithm = launch.flag("algorithm");
+            return MakeAllReduceStrategy(
+                JoinTrainers(launch),
+                {.algorithm = algorithm == "auto" ? "" : algorithm, .wire = launch.flag("wire")});
+          }};
 }
 
 }  // namespace tutti

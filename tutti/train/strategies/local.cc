@@ -1,5 +1,6 @@
 // One worker. Gradients are those of the mean already, so nothing is added to the graph, and
 // updates may be fused with what computes their gradients.
+#include "tutti/train/strategies/registry.h"
 #include "tutti/train/strategies/strategies.h"
 
 namespace tutti {
@@ -15,11 +16,17 @@ class LocalStrategy final : public Strategy {
     *joint = {step.loss, step.samples, step.stop};
     return {list.begin(), list.end()};
   }
-  const Node* SynchronizeState(Graph& /*graph*/) const override { return nullptr; }
 };
 
 }  // namespace
 
-std::unique_ptr<Strategy> MakeLocalStrategy() { return std::make_unique<LocalStrategy>(); }
+std::shared_ptr<const Strategy> MakeLocalStrategy() { return std::make_shared<LocalStrategy>(); }
+
+StrategyDef LocalStrategyDef() {
+  return {
+      .name = "local", .summary = "one process", .one_trainer = true, .make = [](const Launch&) {
+        return MakeLocalStrategy();
+      }};
+}
 
 }  // namespace tutti

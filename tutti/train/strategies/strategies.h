@@ -4,9 +4,10 @@
 #include <optional>
 #include <string>
 
-#include "tutti/train/buckets.h"
-#include "tutti/train/strategy.h"
+#include "tutti/train/strategies/buckets.h"
+#include "tutti/train/strategies/strategy.h"
 
+// The strategies by hand. Programs name one in their RunConfig instead (registry.h).
 namespace tutti {
 
 namespace collective {
@@ -14,16 +15,16 @@ class Communicator;
 }
 
 // This process alone.
-std::unique_ptr<Strategy> MakeLocalStrategy();
+std::shared_ptr<const Strategy> MakeLocalStrategy();
 
 struct AllReduceOptions {
   std::string algorithm = {};                 // empty: the tuner chooses
-  std::string wire = "as-is";                 // as-is, bf16 or fp16
+  std::string wire = "as-is";                 // as-is, bfloat16 or float16
   std::optional<BucketOptions> buckets = {};  // not given: what the cost model finds best
 };
 // A mirror of every variable in every worker; gradients are summed by all-reduce of buckets, and
-// every worker makes the same update. The communicator must outlive the strategy.
-std::unique_ptr<Strategy> MakeAllReduceStrategy(collective::Communicator& communicator,
-                                                const AllReduceOptions& options = {});
+// every worker makes the same update.
+std::shared_ptr<const Strategy> MakeAllReduceStrategy(
+    std::shared_ptr<collective::Communicator> communicator, const AllReduceOptions& options = {});
 
 }  // namespace tutti

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tutti {
+
+enum class TaskState { kRunning, kStopped, kEnded };
+
+// Tells which tasks a job waits for, so that it never waits in silence. A task that is stopped
+// (SIGSTOP) neither runs nor ends: it is warned about again and again, and given up when it has
+// been stopped for a while and no other task can end the wait, because all have ended or are
+// stopped too. A task that runs on after another has ended is told of ever more rarely. Not
+// thread-safe.
+class WaitWatch {
+ public:
+  // Tasks by role and process id.
+  struct Task {
+    std::string role;
+    int64_t process = 0;
+  };
+  WaitWatch(std::vector<Task> tasks, double stopped_seconds);
+
+  struct Finding {
+    std::vector<std::string> lines;  // to be said
+    std::vector<size_t> given_up;    // tasks to be ended by force
+  };
+  // To be called about once a second with the state of every task.
+  Finding Look(std::span<const TaskState> states, int64_t now_nanos);
+
+ private:
+  struct Watched {
+    int64_t stopped_since = 0;  // 0: it is not
+    int64_t next_warning = 0;
+    bool given_up = false;
+  };
+  void LookAtStopped(std::span<const TaskState> states, int64_t now, Finding& finding);
+  void LookAtRunning(std::span<const TaskState> states, int64_t now, Finding& finding);
+
+  const std::vector<Task> tasks_;
+  const double stopped_seconds_;
+  std::vector<Watched> watched_;
+  int64_t first_end_ = 0;  // 0: all run
+  int64_t next_told_ = 0;
+};
+
+}  // namespace tutti

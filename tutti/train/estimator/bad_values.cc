@@ -1,0 +1,101 @@
+#include "tutti/train/estimator/bad_values.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "tutti/base/error.h"
+
+namespace tutti {
+namespace {
+
+// How many elements of `value` are not finite; 0 for whole numbers.
+int64_t CountBad(const Tensor& value) {
+  if (!value.valid() || !IsFloating(value.dtype())) return 0;
+  int64_t bad = 0;
+  VisitDType(value.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    if constexpr (!std::is_integral_v<T>) {
+      for (const T& element : value.values<T>())
+        bad += std::isfinite(double(float(element))) ? 0 : 1;
+    }
+  });
+  return bad;
+}
+
+std::string Describe(const Node& node, const Tensor& value, int64_t bad) {
+  return fmt::format("{} {} has {} of {} elements that are not finite", node.Describe(),
+                     value.shape().ToString(), bad, value.elements());
+}
+
+// What `loss` is computed from, in the order of computation.
+std::vector<Output> ValuesUnder(Output loss) {
+  const Graph& graph = loss.graph();
+  std::vector<bool> under(size_t(graph.size()), false);
+  under[size_t(loss.node->id())] = true;
+  std::vector<Output> values;
+  for (int64_t id = loss.node->id(); id >= 0; --id) {
+    if (!under[size_t(id)]) continue;
+    const Node& node = *graph.nodes()[size_t(id)];
+    for (const Output& input : node.inputs()) under[size_t(input.node->id())] = true;
+    for (int i = 0; i < node.num_outputs(); ++i) {
+      if (IsFloating(node.type(i).dtype)) values.push_back(node.output(i));
+    }
+  }
+  return {values.rbegin(), values.rend()};
+}
+
+// The first bad value of this worker; empty if all are fine.
+std::string FindFirstBad(Session& session, Output loss, std::span<const Feed> feeds) {
+  for (const auto& [placeholder, value] : feeds) {
+    if (const int64_t bad = CountBad(value); bad > 0) {
+      return Describe(*placeholder.node, value, bad);
+    }
+  }
+  const std::vector<Output> outputs = ValuesUnder(loss);
+  const std::vector<Tensor> values = session.Run(feeds, outputs);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (const int64_t bad = CountBad(values[i]); bad > 0) {
+      return Describe(*outputs[i].node, values[i], bad);
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+void ThrowBadValues(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,
+                    int64_t step, double joint_loss) {
+  const std::vector<std::string> found =
+      peers.Gather("bad_values", FindFirstBad(session, loss, feeds));
+  for (size_t r = 0; r < found.size(); ++r) {
+    if (found[r].empty()) continue;
+    throw Error(Code::kOutOfRange,
+                fmt::format("step {}: the loss of worker {} is not finite; the first bad tensor is "
+                            "{}; a smaller learning rate or clipping may help",
+                            step, r, found[r]));
+  }
+  throw Error(Code::kOutOfRange,
+              fmt::format("step {}: the loss is {}, though every worker's own is finite", step,
+                          joint_loss));
+}
+
+void CheckLastUpdate(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,
+                     int64_t samples, int64_t step) {
+  std::string bad;
+  if (samples > 0 && CountBad(session.Run(feeds, std::span(&loss, 1))[0]) > 0) {
+    bad = FindFirstBad(session, loss, feeds);
+  }
+  const std::vector<std::string> found = peers.Gather("last update", bad);
+  for (size_t r = 0; r < found.size(); ++r) {
+    if (found[r].empty()) continue;
+    throw Error(Code::kOutOfRange,
+                fmt::format("step {}: the loss of worker {} is not finite after the update; the "
+                            "first bad tensor is {}; a smaller learning rate or clipping may help",
+                            step, r, found[r]));
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "tutti/data/dataset.h"
+#include "tutti/train/estimator/model.h"
+#include "tutti/train/run_config.h"
+
+namespace tutti {
+
+// Builds the model: once to train, once more on the same variables to evaluate.
+using ModelFunction = std::function<ModelSpec(const Features& batch, Mode mode)>;
+// Where the samples come from, shuffled and repeated as is right for them. Batches, slices of the
+// workers and prefetching are the Estimator's.
+using InputFunction = std::function<Dataset()>;
+
+struct EvalSpec {
+  InputFunction input;
+  int64_t batch_size = 500;  // over all workers
+  int64_t max_steps = 0;     // batches to evaluate; 0: to the end of the data, which must have one
+};
+
+struct TrainSpec {
+  InputFunction input;
+  int64_t max_steps = 0;  // 0: RunConfig's
+  // What Evaluate will be called with later, if that is known: its model is built and checked
+  // before the first step, so that a mistake in it does not cost a training.
+  std::optional<EvalSpec> evaluation = {};
+};
+
+using Metrics = std::map<std::string, double>;  // "loss", "accuracy"
+
+struct TrainResult {
+  int64_t steps = 0;
+  double loss = 0;  // of the last step
+  double seconds = 0;
+  double samples_per_second = 0;  // over all workers
+  bool stopped = false;           // by a signal to any worker (train/stop.h); the same on all
+};
+
+// Trains and evaluates a model, alone or with other workers, as its RunConfig says; the same
+// program does both. Every worker makes the same calls. Throws Error. Not thread-safe.
+class Estimator {
+ public:
+  Estimator(ModelFunction model, const RunConfig& config);
+  ~Estimator();
+  Estimator(const Estimator&) = delete;
+  Estimator& operator=(const Estimator&) = delete;
+
+  // Makes updates until the step count, the end of the data, or a stop signal to any worker. Shows
+  // model, cluster and strategy, then progress, and at the end where the time went. A second call
+  // goes on from there.
+  TrainResult Train(const TrainSpec& spec);
+
+  // The mean of loss and metrics over the dataset, the workers sharing the work. Without a training
+  // before, that of the initial values. A stop of any worker ends it with an Error (kCancelled).
+  Metrics Evaluate(const EvalSpec& spec);
+
+  bool leads() const;  // is this the worker that prints and writes files?
+
+  // The values of all variables by name, for tests and for saving.
+  std::map<std::string, Tensor> Variables();
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Trains, evaluates, and prints the metrics: "test accuracy 91.42%  loss 0.2401". After a training
+// that was stopped there is no evaluation, and no metrics.
+Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval);
+
+}  // namespace tutti

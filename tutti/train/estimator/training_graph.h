@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "tutti/data/dataset.h"
+#include "tutti/train/estimator/agreement.h"
+#include "tutti/train/estimator/batch_inputs.h"
+#include "tutti/train/estimator/estimator.h"
+#include "tutti/train/estimator/model.h"
+#include "tutti/train/run_config.h"
+
+namespace tutti {
+
+// What a training step needs of its graph: placeholders for the columns of a batch, the model built
+// on them, and the strategy's nodes between gradients and updates.
+struct TrainingGraph {
+  BatchInputs inputs;
+  Output stop;  // placeholder: 1 to ask for an end after this step, else 0
+  ModelSpec spec;
+  JointStep joint;              // what all workers together have
+  const Node* train = nullptr;  // makes the update
+};
+
+// Builds it into `graph`, for batches of `dataset`. Throws Error.
+TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
+                            const Dataset& dataset);
+
+// What all workers must have alike before they work together: what the model is, and what it is
+// given.
+std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::string_view how);
+std::vector<Fact> DataFacts(const Dataset& dataset, int64_t max_steps);
+
+}  // namespace tutti

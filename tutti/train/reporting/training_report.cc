@@ -1,0 +1,93 @@
+#include "tutti/train/reporting/training_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "tutti/base/clock.h"
+#include "tutti/base/console.h"
+#include "tutti/base/log.h"
+#include "tutti/base/status.h"
+#include "tutti/base/text_file.h"
+#include "tutti/nn/variables.h"
+
+namespace tutti {
+namespace {
+
+double Seconds(int64_t nanos) { return double(nanos) * 1e-9; }
+
+CommunicationStats StatsOf(const RunConfig& config) {
+  return config.strategy_object->peers().stats();
+}
+
+}  // namespace
+
+void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& dataset,
+               std::string_view how) {
+  const auto variables = nn::TrainableVariables(graph);
+  FormatTo(stderr, "{}: {} parameters in {} variables, {} samples\n", config.program,
+           nn::CountParameters(variables), variables.size(), dataset.samples());
+  FormatTo(stderr, "{}: strategy {}, {} worker{}, {} samples a worker and step, seed {}\n",
+           config.program, config.strategy, config.workers(), config.workers() == 1 ? "" : "s",
+           config.batch_size, config.seed);
+  if (config.verbose && !how.empty()) FormatTo(stderr, "{}: {}\n", config.program, how);
+}
+
+TrainingReport::TrainingReport(const RunConfig& config, std::string_view how)
+    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {}
+
+WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
+  const CommunicationStats after = StatsOf(config_);
+  WorkerTime own;
+  own.total = Seconds(nanos);
+  own.input = Seconds(input_nanos_);
+  own.exposed = Seconds(after.exposed_nanos - before_.exposed_nanos);
+  own.hidden = std::max(0.0, Seconds(after.active_nanos - before_.active_nanos) - own.exposed);
+  own.bytes = double(after.bytes - before_.bytes);
+  own.compute = std::max(0.0, own.total - own.input - own.exposed);
+  for (size_t r = 0; r < after.waited_nanos.size(); ++r) {
+    const double waited = Seconds(after.waited_nanos[r] - before_.waited_nanos[r]);
+    if (waited > own.waited) {
+      own.waited = waited;
+      own.slowest = int(r);
+    }
+  }
+  return own;
+}
+
+TrainResult TrainingReport::Finish(double loss) {
+  const int64_t nanos = NowNanos() - begin_;
+  TrainResult result;
+  result.steps = steps_;
+  result.loss = loss;
+  result.seconds = Seconds(nanos);
+  result.samples_per_second = nanos > 0 ? samples_ / Seconds(nanos) : 0;
+  std::vector<WorkerTime> times;
+  const std::string own = ToText(OwnTime(nanos));
+  for (const std::string& text : config_.strategy_object->peers().Gather("times", own)) {
+    times.push_back(WorkerTimeFromText(text));
+  }
+  if (!config_.leads()) return result;
+  FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}", result.steps,
+           result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
+           RenderTimeTable(times));
+  if (!config_.report.empty()) Write(result, times[0]);
+  return result;
+}
+
+void TrainingReport::Write(const TrainResult& result, const WorkerTime& own) const {
+  const std::string text = fmt::format(
+      "{{\"workers\":{},\"steps\":{},\"seconds\":{},\"samples_per_second\":{},"
+      "\"loss\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{},"
+      "\"gradients\":\"{}\"}}\n",
+      config_.workers(), result.steps, result.seconds, result.samples_per_second, result.loss,
+      own.compute, own.hidden, own.exposed, own.input, how_);
+  // What was learnt counts for more than this file.
+  if (const absl::Status status = WriteTextFile(config_.report, text); !status.ok()) {
+    Log(LogLevel::kWarning, "--report: {}; the training itself is done", MessageOf(status));
+  }
+}
+
+}  // namespace tutti

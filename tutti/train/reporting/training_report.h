@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "tutti/train/estimator/estimator.h"
+#include "tutti/train/reporting/time_table.h"
+#include "tutti/train/run_config.h"
+
+namespace tutti {
+
+// What is trained and by whom, on standard error: a line each; with --verbose also how gradients
+// travel. `how` is JointStep's.
+void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& dataset,
+               std::string_view how);
+
+// Measures where the time of a training goes, from its construction on, and tells at the end.
+class TrainingReport {
+ public:
+  // `how` is JointStep's.
+  TrainingReport(const RunConfig& config, std::string_view how);
+
+  // Waiting for a batch took so long.
+  void CountInput(int64_t nanos) { input_nanos_ += nanos; }
+  // One more step, over so many samples of all workers.
+  void CountStep(double samples) { ++steps_, samples_ += samples; }
+
+  // The training is over. All workers call it; the one that leads shows the table, and writes
+  // --report. Throws Error.
+  TrainResult Finish(double loss);
+
+ private:
+  WorkerTime OwnTime(int64_t nanos) const;
+  void Write(const TrainResult& result, const WorkerTime& own) const;
+
+  const RunConfig& config_;
+  const std::string how_;
+  const CommunicationStats before_;
+  const int64_t begin_;
+  int64_t input_nanos_ = 0;
+  int64_t steps_ = 0;
+  double samples_ = 0;
+};
+
+}  // namespace tutti

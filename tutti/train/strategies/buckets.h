@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "tutti/train/optimizers/gradient_list.h"
+
+namespace tutti {
+
+// Some entries of a gradient list that travel as one. Dense gradients of one type.
+struct GradientBucket {
+  DType dtype = kFloat32;
+  std::vector<size_t> entries;  // positions in the list, in the order in which they become ready
+  int64_t bytes = 0;
+};
+
+struct BucketOptions {
+  int64_t first_bytes = 64 << 10;  // the first one is small, so that communication begins early
+  int64_t bytes = 4 << 20;
+  bool operator==(const BucketOptions&) const = default;
+};
+
+// Divides the dense gradients of `list` in the order in which the reverse pass computes them. A
+// bucket is closed when it has the size it should have; a gradient is never divided. The first,
+// where it is to be smaller than the others, takes no gradient that fills one of those by itself.
+// Gradients that are rows, empty, or of unknown shape are left out.
+std::vector<GradientBucket> MakeBuckets(std::span<const GradientAndVariable> list,
+                                        const BucketOptions& options);
+
+}  // namespace tutti

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+
+#include "tutti/train/strategies/registry.h"
+
+namespace tutti {
+
+namespace collective {
+class Communicator;
+}
+
+// A communicator of all tasks of the cluster that train, by their ranks; of this process alone
+// where there is no cluster. Waits for the others as long as --start-timeout says; a stop
+// (train/stop.h) ends the waiting. Tasks prove that they belong together by the text in
+// TUTTI_JOB_TOKEN; without one there is a warning if others could reach them. Throws Error.
+std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch);
+
+}  // namespace tutti

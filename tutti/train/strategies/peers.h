@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/base/error.h"
+
+namespace tutti {
+
+// How long this worker has communicated so far, and with how much data.
+struct CommunicationStats {
+  int64_t bytes = 0;          // of this worker's data
+  int64_t active_nanos = 0;   // with an operation under way
+  int64_t exposed_nanos = 0;  // of these: there was nothing to compute
+  // By rank: of the exposed time, how long the worker was the last one to start an operation.
+  std::vector<int64_t> waited_nanos = {};
+};
+
+// What the workers of a training tell each other outside of its steps: facts at the start, texts,
+// sums, the failure of one of them. A strategy provides it (Strategy::peers); Estimator,
+// evaluation, reports and traces use nothing else to reach other workers.
+//
+// All workers call Gather and Sum in the same order and with the same `what`; a call returns when
+// all have made it. They throw Error when a worker is lost or has failed. Not thread-safe.
+class Peers {
+ public:
+  virtual ~Peers() = default;
+  virtual int workers() const = 0;
+  virtual int rank() const = 0;  // of this process among the workers
+
+  // The text of every worker, by rank. `what` is for error messages: "agreement".
+  virtual std::vector<std::string> Gather(std::string_view what, std::string_view own) = 0;
+  // Replaces each value by its sum over all workers, in an order that is the same on all.
+  virtual void Sum(std::string_view what, std::span<double> values) = 0;
+
+  // This worker cannot go on: every exchange of every worker ends with `message`.
+  virtual void Abort(Code code, std::string_view message) = 0;
+  // Why no exchange can succeed any more; empty if it can.
+  virtual std::string Failure() const = 0;
+
+  virtual CommunicationStats stats() const = 0;
+};
+
+// One worker: every exchange is with itself.
+class AlonePeers final : public Peers {
+ public:
+  int workers() const override { return 1; }
+  int rank() const override { return 0; }
+  std::vector<std::string> Gather(std::string_view /*what*/, std::string_view own) override {
+    return {std::string(own)};
+  }
+  void Sum(std::string_view /*what*/, std::span<double> /*values*/) override {}
+  void Abort(Code /*code*/, std::string_view /*message*/) override {}
+  std::string Failure() const override { return ""; }
+  CommunicationStats stats() const override { return {}; }
+};
+
+}  // namespace tutti

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/train/strategies/strategy.h"
+
+namespace tutti {
+
+struct RunConfig;
+struct TaskConfig;
+
+// A flag of a strategy, whose value is in RunConfig::strategy_flags.
+struct StrategyFlag {
+  std::string name;     // "wire"
+  std::string initial;  // its default
+  std::string help;
+  std::vector<std::string> choices = {};  // empty: any text
+  std::map<std::string, std::string> synonyms =
+      {};  // other spellings of choices: {"bf16", "bfloat16"}
+};
+
+// What a strategy is made from.
+struct Launch {
+  const RunConfig& config;
+  const TaskConfig* task = nullptr;  // this process in its cluster; null: there is none
+
+  // The value of a flag of the strategy.
+  const std::string& flag(std::string_view name) const;
+};
+
+// A strategy as programs and flags know it. A task is a trainer if its role is in `trainers`; it
+// makes the strategy and runs the program's body. A task of a role in `others` calls that function
+// instead, and ends when it returns. Tasks of all other roles are refused.
+struct StrategyDef {
+  std::string name;          // as in --strategy
+  std::string summary;       // for --help: "one process"
+  bool one_trainer = false;  // refuse clusters with more
+  std::vector<std::string> trainers = {"chief", "worker"};
+  std::map<std::string, std::function<void(const Launch&)>> others = {};  // by role
+  std::vector<StrategyFlag> flags = {};
+  // Joins the other tasks and makes it. Throws Error.
+  std::function<std::shared_ptr<const Strategy>(const Launch&)> make;
+};
+
+// Makes a strategy known, before Main. Those of this folder are known from the start
+// (catalogue.cc). Throws Error when the name is taken.
+void RegisterStrategy(StrategyDef def);
+
+// Throws Error (kInvalidArgument), listing the strategies there are.
+const StrategyDef& FindStrategy(std::string_view name);
+std::vector<const StrategyDef*> AllStrategies();  // by name
+
+// Throws Error (kInvalidArgument) when the strategy has no work for the role of the task, or the
+// cluster has more trainers than it can use.
+void CheckRole(const StrategyDef& def, const TaskConfig& task);
+bool Trains(const StrategyDef& def, const TaskConfig& task);
+
+// The values of the strategy's flags: `given`, checked and in their first spelling, and defaults.
+// Throws Error (kInvalidArgument) for a flag that the strategy does not have and for a value that
+// is none of the choices.
+std::map<std::string, std::string> CompleteFlags(const StrategyDef& def,
+                                                 const std::map<std::string, std::string>& given);
+// Of one flag: the value in its first spelling, or empty and what was expected.
+std::string CheckedFlag(const StrategyFlag& flag, std::string_view value, std::string* expected);
+
+}  // namespace tutti
