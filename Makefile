@@ -7,9 +7,10 @@ DEPS ?= install
 .PHONY: help install-deps build demo test soak check format clean
 
 help:
-	@echo "make demo          install what is missing, build, and train on Fashion-MNIST with 2 workers"
-	@echo "make test          install what is missing, build, and run the tests"
-	@echo "make build         build into build/"
+	@echo "make demo          install what is missing, build what the demo runs, and train on"
+	@echo "                   Fashion-MNIST with 2 workers"
+	@echo "make test          install what is missing, build everything, and run the tests"
+	@echo "make build         build everything into build/"
 	@echo "make check         check format, layers and documents"
 	@echo "make format        format every source"
 	@echo "make soak          run what is too long for every change; the result is docs/soak.md"
@@ -25,7 +26,14 @@ build: install-deps
 	@cmake --preset release
 	@cmake --build --preset release -j $(JOBS)
 
-demo: build
+# Only what the demo runs: the library, tutti and fashion_mnist. make build reuses all of it.
+demo:
+ifneq ($(DEPS),skip)
+	@scripts/install-deps --demo
+endif
+	@echo "configuring the build of the demo"
+	@cmake --preset demo > /dev/null
+	@cmake --build --preset demo -j $(JOBS)
 	@scripts/demo build/bin
 
 test: build

@@ -6,6 +6,7 @@
 #     DEPENDS tensor graph                 # other modules, PUBLIC
 #     LIBRARIES absl::status fmt::fmt      # third-party, PUBLIC
 #     PRIVATE_LIBRARIES dnnl::dnnl         # third-party, PRIVATE
+#     APART status.cc                      # never joined with other sources, see Unity.cmake
 #     TESTS error_test.cc status_test.cc   # into the executable base_test, run by CTest
 #     TEST_DEPENDS testing                 # modules that only the tests need
 #     TEST_LIBRARIES ZLIB::ZLIB)           # third-party that only the tests need
@@ -28,7 +29,7 @@ endfunction()
 function(add_module name)
   cmake_parse_arguments(
     PARSE_ARGV 1 arg "TEST_ONLY" ""
-    "SOURCES;PUBLIC_HEADERS;DEPENDS;LIBRARIES;PRIVATE_LIBRARIES;TESTS;TEST_DEPENDS;TEST_LIBRARIES")
+    "SOURCES;APART;PUBLIC_HEADERS;DEPENDS;LIBRARIES;PRIVATE_LIBRARIES;TESTS;TEST_DEPENDS;TEST_LIBRARIES")
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "add_module(${name}): unknown arguments: ${arg_UNPARSED_ARGUMENTS}")
   endif()
@@ -45,6 +46,7 @@ function(add_module name)
     target_compile_options(${target} PRIVATE ${TUTTI_WARNINGS})
     target_link_libraries(${target} PRIVATE ${arg_PRIVATE_LIBRARIES})
     tutti_precompile(${target} library)
+    tutti_unity(${target} ${arg_APART})
   else()
     set(scope INTERFACE)
     add_library(${target} INTERFACE)
@@ -104,6 +106,7 @@ function(add_program name)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}")
   target_link_libraries(${target} PRIVATE ${depends} ${arg_LIBRARIES})
   tutti_precompile(${target} program)
+  tutti_unity(${target})
   if(arg_INSTALL)
     install(TARGETS ${target} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()

@@ -36,9 +36,9 @@ class Case:
 
 
 def _server_case(servers, workers=4):
-    return Case(f"parameter-server {servers}",
-                f"parameter-server, {workers} workers, servers on hosts of their own: {servers}",
-                f"parameter-server:{servers}:own", 16 * M, workers + servers,
+    return Case(f"central {servers}",
+                f"central, {workers} workers, servers on hosts of their own: {servers}",
+                f"central:{servers}:own", 16 * M, workers + servers,
                 formula="2NK/(S B)", passes=2 * workers / servers, least=0.9, most=1.1)
 
 

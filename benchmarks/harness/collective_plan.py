@@ -22,13 +22,13 @@ def rate_target(ranks, size):
     if size < 64 * K or ranks not in RANKS:
         return None
     if ranks == 2:
-        return 1.2 if size <= M else 1.6 if size <= 4 * M else 1.7
-    return 1.3 if size <= 4 * M else 2.0
+        return 1.6 if M < size <= 4 * M else 2.5 if size > 16 * M else 2.0
+    return 1.3 if size <= M else 1.5 if size <= 4 * M else 2.0
 
 
 def time_limit(ranks, best_us):
     """A small all-reduce may take this long."""
-    return max(1.0, 1.2 * best_us) if ranks == 2 else 2 * best_us
+    return max(0.6, 1.2 * best_us) if ranks == 2 else 2 * best_us
 
 
 @dataclasses.dataclass(frozen=True)

@@ -181,14 +181,14 @@ def libraries_section(result):
 
 
 SECTION = """## All-reduce
-Processes on one host, float32, sum. Every call is preceded by a barrier, which is not timed; the slowest rank's time of a call counts, then the median over the calls of a job, then the median over the rounds.
+Processes on one host, float32, sum. Before every call each rank writes its data anew, as a training step writes its gradients, and waits in a barrier; after it each rank checks its whole result. Neither is timed. The slowest rank's time of a call counts, then the median over the calls of a job, then the median over the rounds.
 Rates are GB/s of data reduced: bytes of one rank divided by the time; sizes are powers of 1024. Registered memory is what training uses; ordinary memory costs one more copy.
 
 {head}
-B is what two threads reach with `a = b = a + b` on two arrays of that size in huge pages, 16 bytes an element, the best of several turns, measured right before and right after Tutti in each round (the higher of the two counts, since a shared machine's memory is not equally fast at all times); B/2N is the most that N ranks can reach, since each element is read from N buffers and stored into N. The share is taken round by round, then the median.
+B is what two threads reach with `a = b = a + b` on two arrays of that size in huge pages, each freshly written by one of them, 16 bytes an element, the best of several turns, measured right before and right after Tutti in each round (the higher of the two counts, since a shared machine's memory is not equally fast at all times); B/2N is the most that N ranks can reach, since each element is read from N buffers and stored into N. The share is taken round by round, then the median.
 {disturbance}
 {rates}
-Small sizes. Back to back: call after call, the time divided by their number.
+Small sizes. Back to back: call after call, the time divided by their number; writing and checking the few bytes is in it.
 
 {small}
 Over TCP only, as between hosts; Gloo has nothing else.
@@ -208,8 +208,8 @@ Command of each Tutti figure: `tutti bench allreduce --ranks RANKS --bytes BYTES
 
 How it is kept fair:
 - Every library runs in several modes: its own choice, its algorithms by name, in place and between two arrays, and with the settings for more ranks than cores where there are (yielding, no pinning). A short scouting run keeps, size by size, the {modes} quickest, but none that takes over {hopeless} times the library's best; they take their turn in every round, and the best at each size counts.
-- Ranks are bound to cores where the library can do that and there are enough. Data lie in huge pages, touched before.
-- Every job checks its result before it is timed.
+- Ranks are bound to cores where the library can do that and there are enough. Data lie in huge pages.
+- Every timed call, of Tutti and of every peer, reduces numbers that were written right before it by the rank that brings them, and every result is checked.
 - Jobs take turns within each round, and another one goes first in each; only one runs at a time.
 """
 

@@ -43,7 +43,7 @@ CASES = (
     Case(LOCAL, batch=BATCH, flags=("--strategy", "local"), steps=6),
     Case("one sample"),
     Case("step", batch=BATCH),
-    Case("bf16", flags=("--strategy", "allreduce", "--wire", "bf16")),
+    Case("bfloat16", flags=("--strategy", "allreduce", "--wire", "bfloat16")),
     Case("flat", hosts=2, flags=("--strategy", "allreduce", "--algorithm", "ring")),
     Case("auto", hosts=2),
 )
@@ -136,7 +136,7 @@ def rows(network):
              "2(N-1)/N K/B", 1.15, "at most 1.15"),
         _row(f"a step, {WORKERS} hosts, {BATCH} samples a worker", f.of("step"), ideal,
              "forward + max(backward, communication)", 1.1, "at most 1.1"),
-        _row("communication with `--wire bf16`", f.of("bf16", "communication"), communication,
+        _row("communication with `--wire bfloat16`", f.of("bfloat16", "communication"), communication,
              "as float32", 0.6, "near 0.5"),
         _row("communication, 2 workers on each of 2 hosts", f.of("auto", "communication"),
              f.of("flat", "communication"), "`--algorithm ring`", 0.999, "below 1"),

@@ -127,7 +127,7 @@ class NetworkTest(unittest.TestCase):
         self.assertEqual(network.rows(computing)[1][5], "**missed**")
 
     def test_rivals_are_compared(self):
-        rows = network.rows(self.figures(one_sample=0.8, bf16=0.4, flat=0.9, auto=0.5))
+        rows = network.rows(self.figures(one_sample=0.8, bfloat16=0.4, flat=0.9, auto=0.5))
         self.assertEqual([row[3] for row in rows[1:]], ["0.50", "0.56"])
 
     def test_the_section_says_how_gradients_travelled(self):

@@ -1,13 +1,14 @@
 #pragma once
 
-// What every all-reduce peer does, whatever its library: for each size a check of the result, some
-// calls to warm up, then calls that are each preceded by a barrier and timed. The slowest rank's
-// time of a call counts; the median over the calls is printed by rank 0, a JSON object a line:
+// What every all-reduce peer does, whatever its library: for each size some calls to warm up, then
+// timed calls. Before each of them every rank writes its data anew and waits in a barrier, and
+// after it checks its result; neither is timed. The slowest rank's time of a call counts; the
+// median over the calls is printed by rank 0, a JSON object a line:
 //
 //   {"bytes": 1048576, "us": 97.1, "calls": 2000, "back_to_back_us": 95.2}
 //
-// "back_to_back_us", for sizes up to 64 KB: many calls without a barrier, their time divided by
-// their number; the median of five turns.
+// "back_to_back_us", for sizes up to 4 KB: many calls without a barrier, their time divided by
+// their number, with the writing and the check in it; the median of five turns.
 //
 // A library is a class with rank(), size(), Barrier(), AllReduce(const float* from, float* to,
 // size_t count), where `from` may be `to`, and MaxOverRanks(double*, size_t count).
@@ -105,12 +106,8 @@ class Measurement {
     const size_t count = std::max<size_t>(1, bytes / sizeof(float));
     Array from(count * sizeof(float)), other(options_.in_place ? 1 : count * sizeof(float));
     float* const to = options_.in_place ? from.data() : other.data();
-    Check(from.data(), to, count);
-    // Sums of zeros stay zeros, however often they are made.
-    std::memset(from.data(), 0, count * sizeof(float));
-    std::memset(to, 0, count * sizeof(float));
 
-    double estimate[1] = {Median(Timed(from.data(), to, count, 3))};
+    double estimate[1] = {Median(Timed(from.data(), to, count, 5))};
     library_.MaxOverRanks(estimate, 1);
     const auto calls = [&](double most) {
       return size_t(std::clamp(options_.seconds / std::max(estimate[0], 1e-7), 5.0, most));
@@ -118,7 +115,7 @@ class Measurement {
     std::vector<double> times = Timed(from.data(), to, count, calls(5000));
     library_.MaxOverRanks(times.data(), times.size());
     double back_to_back = 0;
-    if (bytes <= 65536) back_to_back = BackToBack(from.data(), to, count, calls(20000) / 5);
+    if (bytes <= kBackToBack) back_to_back = BackToBack(from.data(), to, count, calls(20000) / 5);
     if (library_.rank() != 0) return;
     std::printf("{\"bytes\": %zu, \"us\": %.4g, \"calls\": %zu", bytes, Median(times) * 1e6,
                 times.size());
@@ -127,16 +124,33 @@ class Measurement {
     std::fflush(stdout);
   }
 
-  void Check(float* from, float* to, size_t count) {
-    for (size_t i = 0; i < count; ++i) from[i] = float((i % 31) * size_t(library_.rank() + 1));
-    library_.Barrier();
-    library_.AllReduce(from, to, count);
-    const size_t ranks = size_t(library_.size());
-    for (size_t i = 0; i < count; ++i) {
-      const float expected = float((i % 31) * (ranks * (ranks + 1) / 2));
-      if (to[i] != expected) {
-        throw std::runtime_error("element " + std::to_string(i) + " is " + std::to_string(to[i]) +
-                                 ", not " + std::to_string(expected));
+  // The data of a rank in call `call_`: small whole numbers, others in every call, as
+  // tools/tutti/bench_allreduce_data.h has them.
+  void Write(float* data, size_t count) const {
+    float row[kRow];
+    for (size_t i = 0; i < std::min(kRow, count); ++i) {
+      row[i] = float((1 + (i + call_) % kRow) * size_t(1 + library_.rank() % 7));
+    }
+    size_t i = 0;
+    for (; i + kRow <= count; i += kRow) std::memcpy(data + i, row, sizeof(row));
+    if (i < count) std::memcpy(data + i, row, (count - i) * sizeof(float));
+  }
+
+  void Check(const float* data, size_t count) const {
+    size_t factor = 0;
+    for (int rank = 0; rank < library_.size(); ++rank) factor += size_t(1 + rank % 7);
+    float row[kRow];
+    for (size_t i = 0; i < std::min(kRow, count); ++i) {
+      row[i] = float((1 + (i + call_) % kRow) * factor);
+    }
+    for (size_t begin = 0; begin < count; begin += kRow) {
+      const size_t n = std::min(kRow, count - begin);
+      if (std::memcmp(data + begin, row, n * sizeof(float)) == 0) continue;
+      for (size_t i = 0; i < n; ++i) {
+        if (data[begin + i] == row[i]) continue;
+        throw std::runtime_error("element " + std::to_string(begin + i) + " is " +
+                                 std::to_string(data[begin + i]) + ", not " +
+                                 std::to_string(row[i]));
       }
     }
   }
@@ -144,10 +158,13 @@ class Measurement {
   std::vector<double> Timed(float* from, float* to, size_t count, size_t calls) {
     std::vector<double> times(calls);
     for (double& time : times) {
+      ++call_;
+      Write(from, count);
       library_.Barrier();
       const double before = Now();
       library_.AllReduce(from, to, count);
       time = Now() - before;
+      Check(to, count);
     }
     return times;
   }
@@ -157,15 +174,23 @@ class Measurement {
     for (double& time : times) {
       library_.Barrier();
       const double before = Now();
-      for (size_t i = 0; i < calls; ++i) library_.AllReduce(from, to, count);
+      for (size_t i = 0; i < calls; ++i) {
+        ++call_;
+        Write(from, count);
+        library_.AllReduce(from, to, count);
+        Check(to, count);
+      }
       time = (Now() - before) / double(calls);
     }
     library_.MaxOverRanks(times.data(), times.size());
     return Median(times);
   }
 
+  static constexpr size_t kRow = 32;
+  static constexpr size_t kBackToBack = 4096;
   Library& library_;
   const Options& options_;
+  size_t call_ = 0;
 };
 
 // `make` makes the library of the options; it is called once.

@@ -5,7 +5,8 @@
 //       --model cnn --batch-size 64 --strategy allreduce --max-steps 200 --report report.json
 //
 // trains --untimed-steps first, and then the --max-steps that the report is about; only these are
-// in its samples_per_second. The models are those of peers/models.py.
+// in its samples_per_second. The models are those of peers/models.py, a larger MLP, and look-up
+// tables, whose gradients are rows.
 #include <tutti/tutti.h>
 
 #include <chrono>
@@ -20,6 +21,10 @@ namespace {
 constexpr int64_t kClasses = 10;
 // Few, so that they stay in the cache: peers train on one batch again and again.
 constexpr int64_t kBatches = 4;
+// The look-up tables of the model "tables": as many as a recommender has categorical features.
+constexpr int64_t kTables = 26;
+constexpr int64_t kTableRows = 10'000;
+constexpr int64_t kTableWidth = 16;
 
 Output Logits(Output images, const std::string& model) {
   Output h = images;
@@ -29,9 +34,10 @@ Output Logits(Output images, const std::string& model) {
     h = nn::Conv2d(h, 64, {3, 3}, {.activation = nn::kRelu});
     h = nn::MaxPool(h, {2, 2});
     h = nn::Dense(nn::Flatten(h), 128, {.activation = nn::kRelu});
-  } else if (model == "mlp-97mb") {
+  } else if (model == "mlp-97mb" || model == "mlp-330mb") {
     h = nn::Flatten(h);
-    for (const int64_t units : {4096, 4096, 1024}) {
+    const int64_t wide = model == "mlp-97mb" ? 4096 : 8192;
+    for (const int64_t units : {wide, wide, int64_t{1024}}) {
       h = nn::Dense(h, units, {.activation = nn::kRelu});
     }
   } else if (model == "mlp-50mb") {
@@ -43,8 +49,32 @@ Output Logits(Output images, const std::string& model) {
   return nn::Dense(h, kClasses);
 }
 
+// The gradients of the tables are rows.
+Output TableLogits(const Features& batch) {
+  std::vector<Output> rows;
+  for (int64_t t = 0; t < kTables; ++t) {
+    const std::string name = "id" + std::to_string(t);
+    rows.push_back(nn::Embedding(batch[name], kTableRows, kTableWidth, {}, name));
+  }
+  return nn::Dense(nn::Dense(Concat(rows, 1), 64, {.activation = nn::kRelu}), kClasses);
+}
+
+Dataset TableSamples(int64_t count) {
+  std::mt19937 random(2);
+  std::uniform_int_distribution<int32_t> id(0, kTableRows - 1), label(0, kClasses - 1);
+  Columns columns;
+  for (int64_t t = 0; t <= kTables; ++t) {
+    Tensor values = Tensor::Zeros(kInt32, {count});
+    for (int32_t& value : values.values<int32_t>())
+      value = t < kTables ? id(random) : label(random);
+    columns.emplace(t < kTables ? "id" + std::to_string(t) : "label", values);
+  }
+  return Dataset::FromTensors(std::move(columns));
+}
+
 // The same on every worker, as the samples of one dataset are.
-Dataset Samples(int64_t count) {
+Dataset Samples(const std::string& model, int64_t count) {
+  if (model == "tables") return TableSamples(count);
   std::mt19937 random(2);
   std::normal_distribution<float> pixel;
   std::uniform_int_distribution<int32_t> label(0, kClasses - 1);
@@ -78,8 +108,9 @@ int main(int argc, char** argv) {
   int64_t untimed_steps = 10;
   int64_t forward_steps = 0;
   Flags flags("");
-  flags.Add("model", &model, "784-100-10, conv32-pool-conv64-pool-dense128-10, or MLPs of so much",
-            {"mlp-small", "cnn", "mlp-50mb", "mlp-97mb"});
+  flags.Add("model", &model,
+            "784-100-10, conv32-pool-conv64-pool-dense128-10, MLPs of so much, or look-up tables",
+            {"mlp-small", "cnn", "mlp-50mb", "mlp-97mb", "mlp-330mb", "tables"});
   flags.Add("forward-steps", &forward_steps, "passes forward to time at the end, beside training",
             0);
   flags.Add("untimed-steps", &untimed_steps, "updates before those that count", 1);
@@ -88,10 +119,11 @@ int main(int argc, char** argv) {
                                .flags = &flags};
   return Main(argc, argv, options, [&](const RunConfig& config) {
     const auto classifier = [&](const Features& batch, Mode mode) {
-      return MultiClassHead(kClasses).Spec(Logits(batch["image"], model), batch["label"],
+      const Output logits = model == "tables" ? TableLogits(batch) : Logits(batch["image"], model);
+      return MultiClassHead(kClasses).Spec(logits, batch["label"],
                                            Sgd({.learning_rate = config.learning_rate}), mode);
     };
-    const Dataset samples = Samples(kBatches * config.batch_size * config.workers());
+    const Dataset samples = Samples(model, kBatches * config.batch_size * config.workers());
     const auto input = [&] { return samples.Repeat(); };
     Estimator estimator(classifier, config);
     estimator.Train({.input = input, .max_steps = untimed_steps});

@@ -70,6 +70,12 @@ def finish(*tasks, seconds=90):
     return ended
 
 
+def first_to_end(*tasks):
+    """Waits until one of the tasks, the only children of this process, has ended."""
+    pid = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid
+    return next(task for task in tasks if task.pid == pid)
+
+
 class HandStarted(unittest.TestCase):
     def check_all_zero(self, ended):
         for code, text in ended:
@@ -143,17 +149,20 @@ class HandStarted(unittest.TestCase):
                        start(other, "worker", 1, "--start-timeout", "5"))
         for code, text in ended:
             self.assertNotEqual(code, 0, text)
-            self.assertRegex(text, "job.*cluster-")
+            self.assertIn(f"it has cluster.worker[1]={other['worker'][1]}, "
+                          f"rank 0 has cluster.worker[1]={cluster['worker'][1]}", text)
 
     def test_second_process_of_a_task_is_refused(self):
         cluster = cluster_of(worker=3)
-        first = start(cluster, "worker", 1)
         chief = start(cluster, "worker", 0)
-        time.sleep(1.5)  # let the first one be there
-        twin = start(cluster, "worker", 1, "--start-timeout", "5")
-        (code, text), = finish(twin, seconds=30)
+        twins = [start(cluster, "worker", 1) for _ in range(2)]
+        # Whichever comes second is refused; the others wait for worker 2.
+        refused = first_to_end(chief, *twins)
+        self.assertIn(refused, twins, "the chief ended first")
+        [(code, text)] = finish(refused)
         self.assertNotEqual(code, 0, text)
         self.assertIn("taken", text)
+        [first] = [twin for twin in twins if twin is not refused]
         self.check_all_zero(finish(start(cluster, "worker", 2), first, chief))
 
     def check_disagreement(self, flag, one, other, message):
@@ -196,8 +205,12 @@ class HandStarted(unittest.TestCase):
                     break
             tasks[signalled].send_signal(signal.SIGTERM)
             ended = finish(*tasks)
-            self.assertEqual(ended[signalled][0], 128 + signal.SIGTERM, ended[signalled][1])
-            self.assertEqual(ended[1 - signalled][0], 0, ended[1 - signalled][1])
+            # None of them has finished its training, and the first says why.
+            for code, text in ended:
+                self.assertEqual(code, 128 + signal.SIGTERM, text)
+                self.assertNotIn("test accuracy", text)
+            self.assertRegex(ended[0][1], r"stopped after step \d+ of 100000000 by signal 15 "
+                             rf"\(Terminated\) to worker {signalled}\n")
 
     def test_port_in_use(self):
         with socket.socket() as taken:

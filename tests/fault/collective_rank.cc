@@ -24,7 +24,7 @@
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
 #include "tutti/collective/communicator.h"
-#include "tutti/collective/trial.h"
+#include "tutti/testing/collective/trial.h"
 
 namespace tutti::collective {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tutti/base/check.h"
-#include "tutti/net/control_message.h"
+#include "tutti/net/coordination/control_message.h"
 #include "tutti/net/wire.h"
 
 namespace {

@@ -4,8 +4,8 @@
 #include <string_view>
 
 #include "tutti/base/check.h"
-#include "tutti/collective/schedule.h"
-#include "tutti/collective/verify.h"
+#include "tutti/collective/schedule/schedule.h"
+#include "tutti/collective/schedule/verify.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace tutti::collective;

@@ -6,18 +6,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <optional>
-#include <set>
 
+#include "tools/tutti/bench_allreduce_plan.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
-#include "tutti/collective/greeting.h"
-#include "tutti/collective/reduction_names.h"
-#include "tutti/topology/quantity.h"
 
 extern char** environ;
 
@@ -97,6 +95,15 @@ pid_t Spawn(const std::string& program, std::vector<std::string> words, const Si
   return child;
 }
 
+using Clock = std::chrono::steady_clock;
+
+// How long the others may take to end by themselves, with a message, when a rank has failed. Ranks
+// that wait for one that never joined would wait longer.
+constexpr auto kGrace = std::chrono::seconds(3);
+// A rank that was stopped (SIGSTOP, or a debugger) for so long ends the job: the others wait for
+// it.
+constexpr auto kMostStopped = std::chrono::seconds(5);
+
 // The processes of a job; ended by force if it goes before they do.
 class Ranks {
  public:
@@ -104,38 +111,77 @@ class Ranks {
   Ranks(const Ranks&) = delete;
   Ranks& operator=(const Ranks&) = delete;
   ~Ranks() {
-    for (const pid_t rank : running_) ::kill(rank, SIGKILL);
-    for (const pid_t rank : running_) ::waitpid(rank, nullptr, 0);
+    for (const auto& [process, rank] : running_) ::kill(process, SIGKILL);
+    for (const auto& [process, rank] : running_) ::waitpid(process, nullptr, 0);
   }
 
-  void Add(pid_t rank) {
-    all_.push_back(rank);
-    running_.insert(rank);
-  }
-  // Waits for all; the first one of the list that failed, or -1.
-  int Wait(const Signals& signals) {
-    std::set<pid_t> failed;
+  // The next rank.
+  void Add(pid_t process) { running_.emplace(process, Rank{.number = count_++}); }
+
+  // Waits for all. Throws for what keeps them from ending.
+  void Wait(const Signals& signals, const std::string& transport) {
+    std::optional<Failure> first;
     while (true) {
-      for (const pid_t rank : std::vector<pid_t>(running_.begin(), running_.end())) {
-        int status = 0;
-        if (::waitpid(rank, &status, WNOHANG) != rank) continue;
-        running_.erase(rank);
-        if (status != 0) failed.insert(rank);
+      for (const pid_t process : Processes()) {
+        if (const auto failure = Look(process); failure && !first) first = failure;
       }
-      if (running_.empty()) break;
+      if (running_.empty() || (first && Clock::now() > first->when + kGrace)) break;
       const std::optional<int> number = signals.Next();
       if (number && *number != SIGCHLD) {
         throw Error(Code::kCancelled, fmt::format("bench allreduce: ended by signal {}", *number));
       }
     }
-    const auto first =
-        std::find_if(all_.begin(), all_.end(), [&](pid_t rank) { return failed.contains(rank); });
-    return first == all_.end() ? -1 : int(first - all_.begin());
+    if (!first) return;
+    throw Error(Code::kInternal, fmt::format("bench allreduce: rank {} of {} over {} {}",
+                                             first->rank, count_, transport, first->how));
   }
 
  private:
-  std::vector<pid_t> all_;
-  std::set<pid_t> running_;
+  struct Rank {
+    int number = 0;
+    std::optional<Clock::time_point> stopped;  // since when
+  };
+  struct Failure {
+    int rank = 0;
+    std::string how;
+    Clock::time_point when;
+  };
+
+  std::vector<pid_t> Processes() const {
+    std::vector<pid_t> processes;
+    for (const auto& [process, rank] : running_) processes.push_back(process);
+    return processes;
+  }
+
+  // What has become of a process; a failure if it ended badly or does not go on.
+  std::optional<Failure> Look(pid_t process) {
+    Rank& rank = running_.at(process);
+    int status = 0;
+    while (::waitpid(process, &status, WNOHANG | WUNTRACED | WCONTINUED) == process) {
+      if (WIFSTOPPED(status)) {
+        rank.stopped = Clock::now();
+      } else if (WIFCONTINUED(status)) {
+        rank.stopped.reset();
+      } else {
+        const int number = rank.number;
+        running_.erase(process);
+        if (status == 0) return std::nullopt;
+        return Failure{number,
+                       WIFSIGNALED(status)
+                           ? fmt::format("was killed by signal {}", WTERMSIG(status))
+                           : "failed; its message is above",
+                       Clock::now()};
+      }
+    }
+    if (!rank.stopped || Clock::now() < *rank.stopped + kMostStopped) return std::nullopt;
+    return Failure{rank.number,
+                   fmt::format("(process {}) has been stopped for {} s, and the others wait for it",
+                               process, kMostStopped.count()),
+                   *rank.stopped};
+  }
+
+  std::map<pid_t, Rank> running_;
+  int count_ = 0;
 };
 
 void RunJob(const AllReduceBench& bench, const std::string& program, int ranks,
@@ -162,41 +208,17 @@ void RunJob(const AllReduceBench& bench, const std::string& program, int ranks,
     if (bench.explain) words.push_back("--explain");
     processes.Add(Spawn(program, std::move(words), signals));
   }
-  if (const int failed = processes.Wait(signals); failed >= 0) {
-    throw Error(Code::kInternal,
-                fmt::format("bench allreduce: rank {} of {} over {} failed; its message is above",
-                            failed, ranks, transport));
-  }
-}
-
-// What every rank would say of the options, said once.
-void CheckOptions(const AllReduceBench& bench) {
-  const auto check = [](std::string_view option, const absl::Status& status) {
-    ThrowIfError(WithPrefix(status, fmt::format("bench allreduce: {}: ", option)));
-  };
-  for (const int ranks : bench.ranks) {
-    if (ranks < 1 || ranks > 4096) {
-      check("--ranks", InvalidArgument("{}, expected 1 to 4096", ranks));
-    }
-  }
-  for (const std::string& bytes : bench.bytes) {
-    check("--bytes", topology::ParseBytes(bytes).status());
-  }
-  for (const std::string& transport : bench.transports) {
-    if (transport == "auto" || transport == "shm" || transport == "tcp") continue;
-    check("--transport", InvalidArgument("\"{}\"; expected auto, shm or tcp", transport));
-  }
-  if (bench.algorithm != "auto") {
-    check("--algorithm", collective::AlgorithmId::FromName(bench.algorithm).status());
-  }
-  check("--reduction", collective::ReductionFromName(bench.reduction).status());
-  check("--wire", collective::WireFromName(bench.wire).status());
+  processes.Wait(signals, transport);
 }
 
 }  // namespace
 
 void BenchAllReduce(const AllReduceBench& bench, const std::string& program) {
-  CheckOptions(bench);
+  const auto check = [](const absl::Status& status) {
+    ThrowIfError(WithPrefix(status, "bench allreduce: "));
+  };
+  check(CheckOptions(bench));
+  for (const int ranks : bench.ranks) check(CheckFits(bench, ranks, AvailableMemory()));
   const Signals signals;  // before the folder: whoever ends this, the folder goes
   const Folder folder;
   int job = 0;

@@ -9,7 +9,7 @@ namespace tutti::tools {
 
 struct AllReduceBench {
   std::vector<int> ranks = {2};
-  std::vector<std::string> bytes = {"4", "1K", "64K", "1M", "16M", "64M"};
+  std::vector<std::string> bytes = {"4", "1K", "64K", "256K", "1M", "4M", "16M", "64M", "256M"};
   std::vector<std::string> transports = {"shm"};
   std::string algorithm = "auto";
   std::string memory = "registered";
@@ -32,10 +32,12 @@ struct AllReduceBench {
 // started. SIGINT, SIGTERM and SIGHUP end the ranks, and are an Error of code kCancelled.
 void BenchAllReduce(const AllReduceBench& bench, const std::string& program);
 
-// Is one rank. For each size: checks a result, warms up, then times calls that are each preceded by
-// a barrier. The slowest rank's time of a call counts; rank 0 prints the median of the calls, and
-// for sizes up to 64 KB also the time of one of many calls back to back. A line has the fields of
-// every figure and besides, for programs: bytes, ranks, us, calls, back_to_back_us, algorithm.
+// Is one rank. For each size: some calls to warm up, then timed calls. Before each of them every
+// rank writes its data anew and waits in a barrier, and after it checks its result; neither is
+// timed. The slowest rank's time of a call counts; rank 0 prints the median of the calls, and for
+// sizes up to 4 KB also the time of one of many calls back to back, which holds the writing. A line
+// has the fields of every figure and besides, for programs: bytes, ranks, us, calls,
+// back_to_back_us, algorithm.
 void AllReduceRank(const AllReduceBench& bench);
 
 }  // namespace tutti::tools

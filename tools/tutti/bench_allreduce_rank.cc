@@ -12,14 +12,15 @@
 #include <string_view>
 
 #include "tools/tutti/bench_allreduce.h"
+#include "tools/tutti/bench_allreduce_data.h"
+#include "tools/tutti/bench_allreduce_plan.h"
 #include "tools/tutti/report.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/communicator.h"
-#include "tutti/collective/reduction_names.h"
-#include "tutti/topology/quantity.h"
+#include "tutti/collective/reduce/reduction_names.h"
 
 namespace tutti::tools {
 namespace {
@@ -42,36 +43,43 @@ std::shared_ptr<std::byte> OrdinaryMemory(size_t bytes) {
 }
 
 // The last so many ranks are servers, bring no data and need not get the result:
-// "parameter-server:2:own".
+// "central:2:own".
 int ServersApart(const std::string& algorithm) {
-  constexpr std::string_view kName = "parameter-server:", kOwn = ":own";
+  constexpr std::string_view kName = "central:", kOwn = ":own";
   if (!algorithm.starts_with(kName) || !algorithm.ends_with(kOwn)) return 0;
   return std::atoi(algorithm.c_str() + kName.size());
 }
 
+CallOptions CallOf(const AllReduceBench& bench) {
+  return {.algorithm = bench.algorithm == "auto" ? "" : std::string_view(bench.algorithm),
+          .reduction = ValueOrThrow(collective::ReductionFromName(bench.reduction)),
+          .wire = ValueOrThrow(collective::WireFromName(bench.wire))};
+}
+
+// Calls without a barrier between them are made up to this size.
+constexpr int64_t kBackToBack = 4096;
+
 class Measurement {
  public:
   Measurement(Communicator& communicator, const AllReduceBench& bench)
-      : communicator_(communicator), world_(communicator.world()), bench_(bench) {
-    call_.algorithm = bench.algorithm == "auto" ? "" : std::string_view(bench.algorithm);
-    call_.reduction = ValueOrThrow(collective::ReductionFromName(bench.reduction));
-    call_.wire = ValueOrThrow(collective::WireFromName(bench.wire));
-  }
+      : communicator_(communicator),
+        world_(communicator.world()),
+        bench_(bench),
+        call_(CallOf(bench)),
+        fresh_(world_.rank(), world_.size() - ServersApart(bench.algorithm), call_.reduction,
+               call_.wire) {}
 
   void Run(int64_t bytes) {
-    count_ = std::max<int64_t>(1, bytes / 4);
+    count_ = bytes / 4;
     std::shared_ptr<std::byte> ordinary;
     std::unique_ptr<net::RegisteredMemory> registered;
     if (bench_.memory == "registered") {
-      registered = ValueOrThrow(communicator_.Allocate(static_cast<size_t>(count_) * 4));
+      registered = ValueOrThrow(communicator_.Allocate(static_cast<size_t>(bytes)));
       data_ = reinterpret_cast<float*>(registered->bytes().data());
     } else {
-      ordinary = OrdinaryMemory(static_cast<size_t>(count_) * 4);
+      ordinary = OrdinaryMemory(static_cast<size_t>(bytes));
       data_ = reinterpret_cast<float*>(ordinary.get());
     }
-    Check();
-    // Whatever is made of zeros stays zero, however often.
-    std::memset(data_, 0, static_cast<size_t>(count_) * 4);
     std::vector<double> first = Timed(5);
     MaxOverRanks(first);
     const double estimate = std::max(Median(first), 1e-7);
@@ -80,7 +88,7 @@ class Measurement {
     };
     std::vector<double> times = Timed(calls(5000));
     MaxOverRanks(times);
-    std::vector<double> back_to_back = {bytes <= 65536 ? BackToBack(calls(20000)) : 0};
+    std::vector<double> back_to_back = {bytes <= kBackToBack ? BackToBack(calls(20000)) : 0};
     MaxOverRanks(back_to_back);
     if (world_.rank() == 0) Print(bytes, Median(times), times.size(), back_to_back[0]);
     // Nobody gives memory back while others work in it.
@@ -90,42 +98,36 @@ class Measurement {
  private:
   Handle AllReduce() { return world_.AllReduce(data_, count_, kFloat32, call_); }
 
-  void Check() {
-    for (int64_t i = 0; i < count_; ++i) data_[i] = static_cast<float>(i % 31) * Own();
-    ThrowIfError(world_.Barrier().Wait());
-    const Handle handle = AllReduce();
-    ThrowIfError(handle.Wait());
-    algorithm_ = handle.algorithm();
-    const int contributors = world_.size() - ServersApart(bench_.algorithm);
-    if (call_.reduction != collective::Reduction::kSum || world_.rank() >= contributors) return;
-    const float ranks = static_cast<float>(contributors);
-    const float tolerance = call_.wire == collective::Wire::kAsIs ? 0 : 0.05f;
-    for (int64_t i = 0; i < count_; ++i) {
-      const float expected = static_cast<float>(i % 31) * ranks * (ranks + 1) / 2;
-      if (std::abs(data_[i] - expected) > tolerance * expected) {
-        throw Error(Code::kDataLoss,
-                    fmt::format("bench allreduce: element {} of {} is {} on rank {}, expected {}",
-                                i, count_, data_[i], world_.rank(), expected));
-      }
-    }
+  void Check() const {
+    ThrowIfError(WithPrefix(fresh_.Check(data_, count_, call_number_), "bench allreduce: "));
   }
-  float Own() const { return static_cast<float>(world_.rank() + 1); }
 
+  // Calls on data that was written just before; every result is checked. Only the calls are timed.
   std::vector<double> Timed(int calls) {
     std::vector<double> times(static_cast<size_t>(calls));
     for (double& time : times) {
+      fresh_.Write(data_, count_, ++call_number_);
       ThrowIfError(world_.Barrier().Wait());
       const int64_t before = NowNanos();
-      ThrowIfError(AllReduce().Wait());
+      const Handle handle = AllReduce();
+      ThrowIfError(handle.Wait());
       time = static_cast<double>(NowNanos() - before) * 1e-9;
+      algorithm_ = handle.algorithm();
+      Check();
     }
     return times;
   }
 
+  // Calls without a barrier between them. The data of each is written, and its result checked,
+  // within the time: there are few of them.
   double BackToBack(int calls) {
     ThrowIfError(world_.Barrier().Wait());
     const int64_t before = NowNanos();
-    for (int i = 0; i < calls; ++i) ThrowIfError(AllReduce().Wait());
+    for (int i = 0; i < calls; ++i) {
+      fresh_.Write(data_, count_, ++call_number_);
+      ThrowIfError(AllReduce().Wait());
+      Check();
+    }
     return static_cast<double>(NowNanos() - before) * 1e-9 / calls;
   }
 
@@ -157,9 +159,11 @@ class Measurement {
   Communicator& communicator_;
   collective::Group& world_;
   const AllReduceBench& bench_;
-  CallOptions call_;
+  const CallOptions call_;
+  const FreshData fresh_;
   float* data_ = nullptr;
   int64_t count_ = 0;
+  int64_t call_number_ = 0;
   std::string algorithm_;
 };
 
@@ -170,10 +174,12 @@ void AllReduceRank(const AllReduceBench& bench) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != bench.parent) return;  // it died before the line above
   }
-  std::vector<int64_t> sizes;
-  for (const std::string& text : bench.bytes) {
-    sizes.push_back(ValueOrThrow(topology::ParseBytes(text)));
-  }
+  const auto check = [](const absl::Status& status) {
+    ThrowIfError(WithPrefix(status, "bench allreduce: "));
+  };
+  check(CheckOptions(bench));
+  check(CheckFits(bench, 1, AvailableMemory()));
+  const std::vector<int64_t> sizes = ValueOrThrow(SizesOf(bench));
   auto communicator = ValueOrThrow(Communicator::Create({.bootstrap = {.rank = bench.rank,
                                                                        .size = bench.size,
                                                                        .address = bench.address,

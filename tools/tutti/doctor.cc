@@ -1,15 +1,18 @@
 #include "tools/tutti/doctor.h"
 
 #include <fmt/format.h>
-#include <sched.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
 #include <string>
 
 #include "tutti/base/console.h"
+#include "tutti/base/cores.h"
+#include "tutti/base/status.h"
+#include "tutti/cluster/tf_config.h"
 #include "tutti/kernels/libraries.h"
 #include "tutti/tutti.h"
 
@@ -30,12 +33,6 @@ std::string ProcValue(const char* path, std::string_view key) {
     if (colon != line.npos && begin != line.npos) return line.substr(begin);
   }
   return "";
-}
-
-int CoresOfThisProcess() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  return ::sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 // The cgroup's limit in bytes, if there is one.
@@ -67,11 +64,49 @@ std::string Libraries() {
                             FMT_VERSION / 100 % 100, FMT_VERSION % 100);
 }
 
+// What this process would be: the task that TF_CONFIG describes, or a training of its own.
+bool ExplainLaunch(int cores) {
+  const std::string device = fmt::format("/cpu:0 with {} core{}", cores, cores == 1 ? "" : "s");
+  const auto config = TfConfigFromEnvironment();
+  if (!config.ok()) {
+    Line("launch", MessageOf(config.status()));
+    return false;
+  }
+  if (!config->has_value()) {
+    Line("launch", fmt::format("no TF_CONFIG: one process, device {}", device));
+    return true;
+  }
+  const TaskConfig& task = **config;
+  const int rank = task.TrainerRank();
+  const size_t trainers = task.cluster.Trainers().size();
+  const std::string role =
+      rank < 0 ? "which trains nothing, so no --strategy of this version has work for it"
+               : fmt::format("rank {} of {}{}", rank, trainers,
+                             rank == 0 ? ", where the others come to" : "");
+  Line("launch", fmt::format("TF_CONFIG: {}, {}", ToString(task.task), role));
+  Line("", fmt::format("device {}{}", ToString(task.task), device));
+  const std::string cluster = task.cluster.ToString();
+  for (size_t begin = 0; begin < cluster.size();) {
+    const size_t end = std::min(cluster.find('\n', begin), cluster.size());
+    Line("", "cluster: " + cluster.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (trainers > 1) {
+    const TaskId chief = task.cluster.Chief();
+    Line("", fmt::format("train with --strategy allreduce; all {} tasks must reach {} at {}",
+                         trainers, ToString(chief), task.cluster.AddressOf(chief)));
+    if (std::getenv("TUTTI_JOB_TOKEN") == nullptr) {
+      Line("", "TUTTI_JOB_TOKEN is not set: whoever reaches that address may join");
+    }
+  }
+  return rank >= 0;
+}
+
 }  // namespace
 
 bool Doctor() {
   bool well = true;
-  const int cores = CoresOfThisProcess();
+  const int cores = UsableCores();
   const std::string model = ProcValue("/proc/cpuinfo", "model name");
   Line("cores", model.empty() ? fmt::format("{}", cores) : fmt::format("{} ({})", cores, model));
   Line("SIMD", SimdTarget());
@@ -83,14 +118,7 @@ bool Doctor() {
     Line("data", error.what());
     well = false;
   }
-  std::string launch =
-      fmt::format("one process, device /cpu:0 with {} core{}", cores, cores == 1 ? "" : "s");
-  if (std::getenv("TF_CONFIG") != nullptr) {
-    launch += "; TF_CONFIG is set, but this version trains in one process and does not read it";
-    well = false;
-  }
-  Line("launch", launch);
-  return well;
+  return ExplainLaunch(cores) && well;
 }
 
 }  // namespace tutti::tools

@@ -12,8 +12,8 @@
 #include "tools/tutti/explain_table.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
-#include "tutti/collective/algorithms/algorithm.h"
-#include "tutti/collective/verify.h"
+#include "tutti/collective/algorithms/catalogue.h"
+#include "tutti/collective/schedule/verify.h"
 
 namespace tutti::tools {
 namespace {
@@ -23,16 +23,19 @@ using collective::Operation;
 using collective::Schedule;
 
 constexpr int kDefaultRanks = 4;
+// A table or drawing of more ranks is read by nobody, and the schedule alone, of up to 4 x ranks x
+// ranks steps, takes seconds and gigabytes to make.
+constexpr int kMostRanksShown = 512;
 
 absl::StatusOr<Schedule> MakeSchedule(const ExplainOptions& options, const Algorithm& algorithm,
                                       int ranks) {
-  collective::Request request{.ranks = ranks,
-                              .root = options.root,
-                              .segments = options.segments,
-                              .servers = options.servers,
-                              .own_hosts = options.own_hosts,
-                              .leftwards = options.direction == "left",
-                              .hosts = options.hosts};
+  collective::Request request{
+      .ranks = ranks,
+      .root = options.root,
+      .segments = options.segments,
+      .variant = collective::CentralVariant(options.servers, options.own_hosts),
+      .leftwards = options.direction == "left",
+      .hosts = options.hosts};
   TUTTI_ASSIGN_OR_RETURN(request.operation, collective::OperationFromName(options.operation));
   if (options.direction != "left" && options.direction != "right") {
     return InvalidArgument("--direction is \"{}\"; expected left or right", options.direction);
@@ -40,6 +43,9 @@ absl::StatusOr<Schedule> MakeSchedule(const ExplainOptions& options, const Algor
   if (options.direction == "left" && algorithm.name != "ring") {
     return InvalidArgument("--direction left: only a ring has a direction; this is {}",
                            algorithm.name);
+  }
+  if (options.servers < 1) {
+    return InvalidArgument("--servers is {}; expected 1 or more", options.servers);
   }
   if (options.root < 0 || options.root >= ranks) {
     return InvalidArgument("--root is {}; expected 0 to {}", options.root, ranks - 1);
@@ -120,6 +126,11 @@ absl::StatusOr<std::string> Explain(const ExplainOptions& options, const Screen&
                     : !values.empty()       ? static_cast<int>(values.size())
                     : options.hosts.empty() ? kDefaultRanks
                                             : static_cast<int>(options.hosts.size());
+  if (ranks > kMostRanksShown && !options.text) {
+    return ResourceExhausted(
+        "{} ranks are too much to show; ask for at most {}, or for the schedule itself with --text",
+        ranks, kMostRanksShown);
+  }
   TUTTI_ASSIGN_OR_RETURN(Schedule schedule, MakeSchedule(options, *algorithm, ranks));
   std::string proof;
   if (options.verify) {

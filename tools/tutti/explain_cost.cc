@@ -10,9 +10,9 @@
 
 #include "tools/tutti/explain.h"
 #include "tutti/base/status.h"
-#include "tutti/collective/algorithms/algorithm.h"
-#include "tutti/collective/cost.h"
-#include "tutti/collective/step_graph.h"
+#include "tutti/collective/algorithms/catalogue.h"
+#include "tutti/collective/schedule/step_graph.h"
+#include "tutti/collective/tuning/cost.h"
 #include "tutti/topology/fabric.h"
 #include "tutti/topology/link_costs.h"
 #include "tutti/topology/quantity.h"
@@ -192,10 +192,11 @@ absl::StatusOr<Row> CostBest(const Question& question, const Algorithm& algorith
   int64_t steps_uncut = 0;
   for (const int cut : cuts) {
     if (cut > 1 && steps_uncut * cut > kMaxStepsToTry) break;
-    const absl::StatusOr<Schedule> schedule = algorithm.make({.ranks = question.ranks,
-                                                              .segments = cut,
-                                                              .servers = std::max(servers, 1),
-                                                              .hosts = question.costs.hosts});
+    const absl::StatusOr<Schedule> schedule =
+        algorithm.make({.ranks = question.ranks,
+                        .segments = cut,
+                        .variant = collective::CentralVariant(std::max(servers, 1)),
+                        .hosts = question.costs.hosts});
     if (!schedule.ok()) return WithPrefix(schedule.status(), name + ": ");
     if (best && schedule->segments == 1) break;
     if (cut == 1) steps_uncut = StepsOf(*schedule);
@@ -216,7 +217,7 @@ absl::StatusOr<std::vector<Row>> CostAll(const Question& question, const CostOpt
   for (const Algorithm& algorithm : collective::Algorithms()) {
     if (!algorithm.supports(collective::Operation::kAllReduce)) continue;
     std::vector<int> variants = {0};
-    if (algorithm.name == "parameter-server") {
+    if (algorithm.name == collective::kCentral.name) {
       variants = options.servers;
       if (variants.empty()) variants = {1};
       if (options.servers.empty() && question.ranks > 1) variants.push_back(question.ranks);

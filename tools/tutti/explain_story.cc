@@ -15,7 +15,7 @@
 #include <set>
 
 #include "tutti/base/status.h"
-#include "tutti/collective/step_graph.h"
+#include "tutti/collective/schedule/step_graph.h"
 
 namespace tutti::tools {
 namespace {

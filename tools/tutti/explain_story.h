@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "tutti/collective/schedule.h"
+#include "tutti/collective/schedule/schedule.h"
 
 namespace tutti::tools {
 

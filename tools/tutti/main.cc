@@ -15,7 +15,7 @@
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
-#include "tutti/collective/schedule.h"
+#include "tutti/collective/schedule/schedule.h"
 #include "tutti/launch/launcher.h"
 
 namespace tutti::tools {
@@ -54,13 +54,13 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
   CLI::App* explain = app.add_subcommand(
       "explain", "Show a collective algorithm round by round, or what each would take");
   explain->add_option("algorithm", options.algorithm,
-                      "direct, ring, halving-doubling, tree, hierarchical, parameter-server...");
+                      "direct, ring, halving-doubling, tree, hierarchical, central...");
   explain->add_option("--operation", options.operation, "What is done (all-reduce)");
   explain->add_option("--ranks", options.ranks, "How many ranks (4)")
       ->check(CLI::Range(1, collective::kMaxRanks));
   explain->add_option("--segments", options.segments, "Pieces a chunk is cut into (1)");
   explain->add_option("--root", options.root, "Of broadcast, reduce, gather and scatter (0)");
-  explain->add_option("--servers", options.servers, "Parameter servers (1)");
+  explain->add_option("--servers", options.servers, "Ranks that add up for all, of central (1)");
   explain->add_flag("--own-hosts", options.own_hosts, "The last ranks serve and bring nothing");
   explain->add_option("--hosts", options.hosts, "The host of each rank: 0,0,1,1")->delimiter(',');
   explain->add_option("--direction", options.direction, "Of the ring: left or right (right)");
@@ -78,7 +78,8 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
   cost->add_option("--topology", cost_options.topology, "A fabric in TOML instead of equal links");
   cost->add_option("--segments", cost_options.segments,
                    "Pieces a chunk is cut into (the best of 1, 4, 16 and 64)");
-  cost->add_option("--servers", cost_options.servers, "Numbers of parameter servers: 1,4")
+  cost->add_option("--servers", cost_options.servers,
+                   "How many ranks add up for all, of central: 1,4")
       ->delimiter(',');
   cost->callback([&cost_options] { Print(ExplainCost(cost_options)); });
   explain->callback([explain, cost, &options] {
@@ -105,7 +106,16 @@ int Main(int argc, char** argv) {
   AddExplain(app, explain_options, cost_options);
   LaunchOptions launch;
   CLI::App* run = app.add_subcommand("run", "Run a program as several workers on this host");
-  run->footer("example: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce");
+  run->footer(
+      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to all tasks: trainings end after their "
+      "step,\nand a second signal ends them at once. Whoever is left after --grace gets SIGTERM, "
+      "and "
+      "SIGKILL\n2 s later. A task that is stopped (SIGSTOP) is warned about every 5 s, and ended "
+      "after "
+      "30 s\nwhen all others have ended. The exit code is that of the task that failed first, 128 "
+      "+ n "
+      "for\nsignal n.\n\n"
+      "example: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce");
   run->add_option("--workers", launch.workers, "Worker tasks to start (1)")
       ->check(CLI::Range(1, 4096));
   run->add_option("--cores-per-worker", launch.cores_per_worker,
@@ -161,7 +171,10 @@ int Main(int argc, char** argv) {
   AllReduceBench collective;
   CLI::App* allreduce = bench->add_subcommand("allreduce", "Time of an all-reduce");
   allreduce->add_option("--ranks", collective.ranks, "Numbers of ranks (2)")->delimiter(',');
-  allreduce->add_option("--bytes", collective.bytes, "Sizes (4,1K,64K,1M,16M,64M)")->delimiter(',');
+  allreduce
+      ->add_option("--bytes", collective.bytes,
+                   "Sizes, multiples of 4 (4,1K,64K,256K,1M,4M,16M,64M,256M)")
+      ->delimiter(',');
   allreduce->add_option("--transport", collective.transports, "auto, shm or tcp (shm)")
       ->delimiter(',');
   allreduce->add_option("--algorithm", collective.algorithm, "auto, or the name of one (auto)");
@@ -169,7 +182,7 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"registered", "ordinary"}));
   allreduce->add_option("--reduction", collective.reduction,
                         "sum, mean, min, max or product (sum)");
-  allreduce->add_option("--wire", collective.wire, "as-is, bfloat16 or float16 (as-is)");
+  allreduce->add_option("--wire", collective.wire, "as-is, bf16 or fp16 (as-is)");
   allreduce->add_flag("--explain", collective.explain, "Tell why the algorithm was chosen");
   allreduce->add_option("--rank", collective.rank, "Be one rank of a job, with --size");
   allreduce->add_option("--size", collective.size, "Ranks of that job");

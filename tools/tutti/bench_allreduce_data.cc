@@ -1,0 +1,88 @@
+#include "tools/tutti/bench_allreduce_data.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "tutti/base/status.h"
+
+namespace tutti::tools {
+namespace {
+
+using collective::Reduction;
+using collective::Wire;
+
+float ToleranceOf(Reduction reduction, Wire wire) {
+  if (wire != Wire::kAsIs) return 0.05f;
+  return reduction == Reduction::kMean || reduction == Reduction::kProduct ? 1e-5f : 0.0f;
+}
+
+}  // namespace
+
+FreshData::FreshData(int rank, int contributors, Reduction reduction, Wire wire)
+    : rank_(rank),
+      contributors_(contributors),
+      reduction_(reduction),
+      tolerance_(ToleranceOf(reduction, wire)) {}
+
+float FreshData::Value(int rank, int64_t element, int64_t call) const {
+  return static_cast<float>(1 + (element + call) % kRow) * static_cast<float>(1 + rank % 7);
+}
+
+void FreshData::Write(float* data, int64_t count, int64_t call) const {
+  Row row;
+  // No more than is needed: calls back to back are timed with it.
+  for (int64_t i = 0; i < std::min(kRow, count); ++i) row[i] = Value(rank_, i, call);
+  int64_t i = 0;
+  for (; i + kRow <= count; i += kRow) std::memcpy(data + i, row.data(), sizeof(row));
+  if (i < count) std::memcpy(data + i, row.data(), static_cast<size_t>(count - i) * sizeof(float));
+}
+
+FreshData::Row FreshData::Expected(int64_t count, int64_t call) const {
+  Row row;
+  for (int64_t i = 0; i < std::min(kRow, count); ++i) {
+    double result = Value(0, i, call);
+    for (int rank = 1; rank < contributors_; ++rank) {
+      const double value = Value(rank, i, call);
+      switch (reduction_) {
+        case Reduction::kSum:
+        case Reduction::kMean:
+          result += value;
+          break;
+        case Reduction::kMin:
+          result = std::min(result, value);
+          break;
+        case Reduction::kMax:
+          result = std::max(result, value);
+          break;
+        case Reduction::kProduct:
+          result *= value;
+      }
+    }
+    if (reduction_ == Reduction::kMean) result /= contributors_;
+    row[i] = static_cast<float>(result);
+  }
+  return row;
+}
+
+absl::Status FreshData::Check(const float* data, int64_t count, int64_t call) const {
+  if (rank_ >= contributors_) return absl::OkStatus();
+  const Row expected = Expected(count, call);
+  for (int64_t begin = 0; begin < count; begin += kRow) {
+    const int64_t n = std::min(kRow, count - begin);
+    if (std::memcmp(data + begin, expected.data(), static_cast<size_t>(n) * sizeof(float)) == 0) {
+      continue;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+      const float got = data[begin + i];
+      // Not the other way round: a NaN is wrong. Products of many ranks are infinite on both sides.
+      if (got == expected[i]) continue;
+      if (std::abs(got - expected[i]) <= tolerance_ * std::abs(expected[i])) continue;
+      return DataLoss("element {} of {} is {} on rank {} after call {}, expected {}", begin + i,
+                      count, got, rank_, call, expected[i]);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace tutti::tools
