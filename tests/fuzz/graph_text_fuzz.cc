@@ -6,7 +6,7 @@
 #include "tutti/base/check.h"
 #include "tutti/graph/check_graph.h"
 #include "tutti/graph/equality.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/run_small_graph.h"
 

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tutti/compile/program_text.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 
 namespace tutti {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 
 namespace tutti {
 namespace {

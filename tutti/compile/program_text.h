@@ -13,7 +13,7 @@
 //   feed x
 //   fetch y
 //
-// The lines of the graph are those of graph/text_format.h. "feed", "fetch" and "target" each name
+// The lines of the graph are those of graph/text/format.h. "feed", "fetch" and "target" each name
 // one or more outputs or nodes, separated by commas; they may stand anywhere, and their order
 // counts. The memory table has a line for each entry:
 //

@@ -9,7 +9,7 @@
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 
 namespace tutti {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "tutti/graph/check_graph.h"
 #include "tutti/graph/serialize.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 
 namespace tutti {
 

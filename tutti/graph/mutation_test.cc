@@ -7,7 +7,7 @@
 #include "tutti/graph/mutate.h"
 #include "tutti/graph/random_graph.h"
 #include "tutti/graph/serialize.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 #include "tutti/testing/sweep.h"
 
 namespace tutti {

@@ -12,7 +12,7 @@
 #include "proto/graph.pb.h"
 #include "tutti/base/checked.h"
 #include "tutti/graph/build.h"
-#include "tutti/graph/text_scanner.h"
+#include "tutti/graph/text/scanner.h"
 
 namespace tutti {
 namespace {

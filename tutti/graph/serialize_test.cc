@@ -9,7 +9,7 @@
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/random_graph.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 #include "tutti/testing/sweep.h"
 
 namespace tutti {

@@ -12,9 +12,9 @@
 #include "tutti/device/step_cleanup.h"
 #include "tutti/graph/find_within.h"
 #include "tutti/graph/op_def.h"
-#include "tutti/runtime/executor.h"
+#include "tutti/runtime/executor/executor.h"
 #include "tutti/runtime/register.h"
-#include "tutti/runtime/unfinished.h"
+#include "tutti/runtime/executor/unfinished.h"
 
 namespace tutti {
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tutti/runtime/collectives.h"
-#include "tutti/runtime/lane_threads.h"
+#include "tutti/runtime/executor/lane_threads.h"
 #include "tutti/runtime/rendezvous_table.h"
 #include "tutti/runtime/worker.h"
 

@@ -10,7 +10,7 @@
 #include "tutti/graph/ops/random.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 
 namespace tutti {
 namespace {

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "tutti/runtime/lane_threads.h"
+#include "tutti/runtime/executor/lane_threads.h"
 #include "tutti/runtime/worker.h"
 
 namespace tutti::testing {

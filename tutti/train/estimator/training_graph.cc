@@ -8,7 +8,7 @@
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 #include "tutti/nn/sample_scope.h"
 #include "tutti/nn/variables.h"
 

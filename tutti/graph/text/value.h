@@ -5,7 +5,7 @@
 #include <string>
 
 #include "tutti/graph/attr.h"
-#include "tutti/graph/text_scanner.h"
+#include "tutti/graph/text/scanner.h"
 
 // Attribute values as text, all but subgraphs.
 //

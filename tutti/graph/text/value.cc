@@ -1,4 +1,4 @@
-#include "tutti/graph/text_value.h"
+#include "tutti/graph/text/value.h"
 
 #include <fmt/format.h>
 

@@ -7,7 +7,7 @@
 // that waiting nodes return, and when the last of them has, the run finishes with the first error.
 // What a kernel or a shape function throws is such a failure too: no exception leaves a node. A
 // step that is ended from outside (out of time, closed) notes which of its nodes were not done.
-#include "tutti/runtime/executor.h"
+#include "tutti/runtime/executor/executor.h"
 
 #include <bit>
 
@@ -15,7 +15,7 @@
 #include "tutti/base/team.h"
 #include "tutti/collective/communicator.h"
 #include "tutti/device/device.h"
-#include "tutti/runtime/unfinished.h"
+#include "tutti/runtime/executor/unfinished.h"
 
 namespace tutti {
 

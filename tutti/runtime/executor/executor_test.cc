@@ -1,5 +1,5 @@
 // The executor on small plans, straight from text, with kernels whose end the test decides.
-#include "tutti/runtime/executor.h"
+#include "tutti/runtime/executor/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "tutti/device/kernel_registry.h"
 #include "tutti/graph/op_def.h"
 #include "tutti/kernels/register.h"
-#include "tutti/runtime/unfinished.h"
+#include "tutti/runtime/executor/unfinished.h"
 
 namespace tutti {
 namespace {

@@ -1,4 +1,4 @@
-#include "tutti/graph/text_format.h"
+#include "tutti/graph/text/format.h"
 
 #include <gtest/gtest.h>
 

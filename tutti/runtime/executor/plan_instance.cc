@@ -1,4 +1,4 @@
-#include "tutti/runtime/plan_instance.h"
+#include "tutti/runtime/executor/plan_instance.h"
 
 #include <algorithm>
 

@@ -10,8 +10,8 @@
 
 #include "tutti/graph/build.h"
 #include "tutti/graph/op_def.h"
-#include "tutti/graph/text_format.h"
-#include "tutti/graph/text_value.h"
+#include "tutti/graph/text/format.h"
+#include "tutti/graph/text/value.h"
 
 namespace tutti {
 namespace {

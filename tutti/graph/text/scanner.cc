@@ -1,4 +1,4 @@
-#include "tutti/graph/text_scanner.h"
+#include "tutti/graph/text/scanner.h"
 
 #include <algorithm>
 

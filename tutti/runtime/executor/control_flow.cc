@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "tutti/device/device.h"
-#include "tutti/runtime/nested_plan.h"
+#include "tutti/runtime/executor/nested_plan.h"
 #include "tutti/runtime/register.h"
 
 namespace tutti {

@@ -1,4 +1,4 @@
-#include "tutti/runtime/unfinished.h"
+#include "tutti/runtime/executor/unfinished.h"
 
 #include <fmt/format.h>
 

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "tutti/graph/op_def.h"
-#include "tutti/graph/text_format.h"
-#include "tutti/graph/text_value.h"
+#include "tutti/graph/text/format.h"
+#include "tutti/graph/text/value.h"
 
 namespace tutti {
 namespace {

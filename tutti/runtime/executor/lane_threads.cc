@@ -1,4 +1,4 @@
-#include "tutti/runtime/lane_threads.h"
+#include "tutti/runtime/executor/lane_threads.h"
 
 #include <utility>
 

@@ -10,8 +10,8 @@
 
 #include "tutti/base/status.h"
 #include "tutti/compile/pipeline.h"
-#include "tutti/runtime/executor.h"
-#include "tutti/runtime/plan_instance.h"
+#include "tutti/runtime/executor/executor.h"
+#include "tutti/runtime/executor/plan_instance.h"
 
 namespace tutti {
 

@@ -1,4 +1,4 @@
-#include "tutti/runtime/step_trace.h"
+#include "tutti/runtime/executor/step_trace.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "tutti/runtime/nested_plan.h"
+#include "tutti/runtime/executor/nested_plan.h"
 
 #include <fmt/format.h>
 

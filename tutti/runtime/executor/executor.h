@@ -13,8 +13,8 @@
 #include "tutti/base/status.h"
 #include "tutti/compile/pipeline.h"
 #include "tutti/device/kernel.h"
-#include "tutti/runtime/plan_instance.h"
-#include "tutti/runtime/step_trace.h"
+#include "tutti/runtime/executor/plan_instance.h"
+#include "tutti/runtime/executor/step_trace.h"
 
 namespace tutti {
 
