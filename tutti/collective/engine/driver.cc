@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "tutti/base/status.h"
 #include "tutti/base/thread.h"
 
 namespace tutti::collective {
