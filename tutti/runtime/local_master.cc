@@ -5,12 +5,15 @@
 //
 // A run can be ended from outside: by its caller, by its deadline, by the end of the session.
 // Whoever does so holds a reference to the run, so that the last Abort reaches a worker before the
-// CleanUp that makes it forget the step.
+// CleanUp that makes it forget the step. The call of Run holds one, too: a response may come on
+// another thread while the call that sent the request is still inside the worker, and a master that
+// is destroyed waits for both.
 #include "tutti/runtime/local_master.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <numeric>
 #include <optional>
@@ -32,7 +35,8 @@ struct LocalMaster::Step {
   };
   std::vector<Part> parts;  // one a worker
 
-  // The plans go when the last run of an evicted step ends.
+  // The plans go when the last run of an evicted step ends, before the master does: it owns the
+  // workers.
   ~Step() {
     for (const Part& part : parts) part.worker->Deregister(part.handle);
   }
@@ -44,15 +48,26 @@ struct LocalMaster::ActiveRun {
   RunDone done;
   std::optional<Deadlines::Handle> deadline;
   size_t fetches = 0;
+  // Those of the run itself, of the call of Run, and of each thread that aborts it. A run without
+  // any is about to leave the list of active ones, and never gets one again.
+  std::atomic<int> references = 0;
   // Guarded by the master's mutex.
   std::shared_ptr<Step> step;
   absl::Status aborted;  // not OK: why it must end
-  int references = 0;    // the run itself, and each thread that aborts it
   bool needs_clean_up = false;
 
   std::mutex mutex;
   size_t left = 0;  // responses to come
   RunResponse response;
+
+  // Adds a reference, unless there are none.
+  bool Retain() {
+    int count = references.load(std::memory_order_relaxed);
+    while (count > 0) {
+      if (references.compare_exchange_weak(count, count + 1)) return true;
+    }
+    return false;
+  }
 };
 
 LocalMaster::LocalMaster(WorkersByTask workers, std::string home, CompileOptions options,
@@ -138,6 +153,7 @@ void LocalMaster::Run(MasterRunRequest&& request, RunDone done) {
     response.status = std::move(status);
     End(run, std::move(response));
   }
+  Release(run);
 }
 
 LocalMaster::ActiveRun* LocalMaster::Begin(int64_t step) {
@@ -151,7 +167,7 @@ LocalMaster::ActiveRun* LocalMaster::Begin(int64_t step) {
     idle_.pop_back();
   }
   run->id = {session_, step};
-  run->references = 1;
+  run->references.store(2, std::memory_order_relaxed);
   run->aborted = closed_;
   if (const auto it = aborted_early_.find(step); it != aborted_early_.end()) {
     run->aborted.Update(it->second);
@@ -269,10 +285,8 @@ absl::Status LocalMaster::Register(std::vector<Partition> parts, Step& step) {
 }
 
 void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
-  // The run may end, and be used for another one, as soon as the last request is sent.
-  const std::shared_ptr<Step> step = run.step;
-  const StepId id = run.id;
-  const size_t count = step->parts.size();
+  const Step& step = *run.step;
+  const size_t count = step.parts.size();
   run.left = count;
   if (count == 0) {
     RunResponse response;
@@ -281,10 +295,10 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    const Step::Part& part = step->parts[i];
-    RunRequest to_worker{.id = id,
+    const Step::Part& part = step.parts[i];
+    RunRequest to_worker{.id = run.id,
                          .handle = part.handle,
-                         .random_step = id.step,
+                         .random_step = run.id.step,
                          .trace = request.trace,
                          .feeds = {}};
     if (part.takes_all_feeds && i + 1 == count) {
@@ -371,37 +385,33 @@ void LocalMaster::End(ActiveRun& run, RunResponse&& response) {
 }
 
 void LocalMaster::Release(ActiveRun& run) {
-  std::shared_ptr<Step> step;  // may deregister, so it goes without the lock
-  StepId id;
-  bool clean_up = false;
-  {
-    std::lock_guard lock(mutex_);
-    if (--run.references > 0) return;
-    id = run.id;
-    clean_up = std::exchange(run.needs_clean_up, false);
-    step = std::move(run.step);
-    if (!clean_up) {
-      const auto it = std::find_if(active_.begin(), active_.end(),
-                                   [&](const auto& entry) { return entry.get() == &run; });
-      idle_.push_back(std::move(*it));
-      active_.erase(it);
-      if (active_.empty()) ended_.notify_all();
+  if (run.references.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  std::unique_lock lock(mutex_);
+  if (run.needs_clean_up || run.step.use_count() == 1) {
+    // The workers are called without the lock, and before the run leaves the list, so that they
+    // are still there.
+    std::shared_ptr<Step> step = std::move(run.step);
+    const bool clean_up = std::exchange(run.needs_clean_up, false);
+    lock.unlock();
+    if (clean_up && step != nullptr) {
+      for (const Step::Part& part : step->parts) part.worker->CleanUp(run.id);
     }
+    step.reset();  // may deregister
+    lock.lock();
   }
-  if (!clean_up) return;
-  if (step != nullptr) {
-    for (const Step::Part& part : step->parts) part.worker->CleanUp(id);
-  }
-  std::lock_guard lock(mutex_);
-  std::erase_if(active_, [&](const auto& entry) { return entry.get() == &run; });
+  run.step.reset();
+  const auto it = std::find_if(active_.begin(), active_.end(),
+                               [&](const auto& entry) { return entry.get() == &run; });
+  idle_.push_back(std::move(*it));
+  active_.erase(it);
   if (active_.empty()) ended_.notify_all();
 }
 
 void LocalMaster::AbortRun(ActiveRun& run, const absl::Status& reason) {
   std::shared_ptr<Step> step;
+  if (!run.Retain()) return;
   {
     std::lock_guard lock(mutex_);
-    ++run.references;
     run.needs_clean_up = true;
     run.aborted.Update(reason);
     step = run.step;
@@ -418,13 +428,12 @@ void LocalMaster::Abort(int64_t step, absl::Status reason) {
   {
     std::lock_guard lock(mutex_);
     for (const auto& active : active_) {
-      if (active->id.step == step && active->references > 0) run = active.get();
+      if (active->id.step == step && active->Retain()) run = active.get();
     }
     if (run == nullptr) {
       aborted_early_.emplace(step, std::move(reason));
       return;
     }
-    ++run->references;
   }
   AbortRun(*run, reason);
   Release(*run);
@@ -441,9 +450,7 @@ void LocalMaster::AbortAll(const absl::Status& reason) {
     std::lock_guard lock(mutex_);
     if (closed_.ok()) closed_ = Cancelled("the session is closed");
     for (const auto& active : active_) {
-      if (active->references == 0) continue;
-      ++active->references;
-      runs.push_back(active.get());
+      if (active->Retain()) runs.push_back(active.get());
     }
   }
   for (ActiveRun* run : runs) {

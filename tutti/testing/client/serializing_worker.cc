@@ -1,14 +1,23 @@
 #include "tutti/testing/client/serializing_worker.h"
 
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "tutti/base/check.h"
 #include "tutti/runtime/message_codec.h"
 
 namespace tutti::testing {
 
-SerializingWorker::SerializingWorker(std::shared_ptr<Worker> worker, uint64_t seed)
-    : worker_(std::move(worker)), random_(seed) {}
+SerializingWorker::SerializingWorker(std::shared_ptr<Worker> worker, uint64_t seed, bool hold_calls)
+    : worker_(std::move(worker)), hold_calls_(hold_calls), random_(seed) {}
+
+SerializingWorker::~SerializingWorker() { TUTTI_CHECK(calls_ == 0); }
+
+bool SerializingWorker::Coin() {
+  std::lock_guard lock(mutex_);
+  return random_() % 2 == 0;
+}
 
 void SerializingWorker::Post(std::function<void()> job) {
   {
@@ -53,23 +62,33 @@ void SerializingWorker::Register(RegisterRequest request, RegisterDone done) {
 void SerializingWorker::Deregister(uint64_t handle) { worker_->Deregister(handle); }
 
 void SerializingWorker::Run(RunRequest&& request, RunDone done) {
-  Post([this, bytes = EncodeRun(request), done = std::move(done)] {
+  ++calls_;
+  const auto answered = std::make_shared<std::atomic<bool>>(false);
+  const auto answer = [done = std::move(done), answered](RunResponse&& response) {
+    done(std::move(response));
+    answered->store(true);
+    answered->notify_one();
+  };
+  Post([this, bytes = EncodeRun(request), answer] {
     absl::StatusOr<RunRequest> decoded = DecodeRun(bytes);
     if (!decoded.ok()) {
-      done({.status = decoded.status(), .unfinished = {}, .results = {}, .trace = nullptr});
+      answer({.status = decoded.status(), .unfinished = {}, .results = {}, .trace = nullptr});
       return;
     }
     worker_->Run(*std::move(decoded), [&](RunResponse&& response) {
       // The answer may be overtaken by others, too.
-      Post([answer = EncodeResponse(response), done] {
-        absl::StatusOr<RunResponse> back = DecodeResponse(answer);
-        done(back.ok()
-                 ? *std::move(back)
-                 : RunResponse{
-                       .status = back.status(), .unfinished = {}, .results = {}, .trace = nullptr});
+      Post([bytes = EncodeResponse(response), answer] {
+        absl::StatusOr<RunResponse> back = DecodeResponse(bytes);
+        answer(
+            back.ok()
+                ? *std::move(back)
+                : RunResponse{
+                      .status = back.status(), .unfinished = {}, .results = {}, .trace = nullptr});
       });
     });
   });
+  if (hold_calls_ && Coin()) answered->wait(false);
+  --calls_;
 }
 
 void SerializingWorker::Abort(const StepId& id, absl::Status reason) {
