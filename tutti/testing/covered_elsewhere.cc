@@ -123,7 +123,7 @@ constexpr CoveredOp kCovered[] = {
     {"ClockLeave", "waits for other nodes", "tutti/kernels/sync_test.cc",
      "SyncTest.ClockBoundsTheLead"},
     // control
-    {"NoOp", "has neither inputs nor outputs", "tutti/runtime/control_flow_test.cc",
+    {"NoOp", "has neither inputs nor outputs", "tutti/runtime/executor/control_flow_test.cc",
      "ControlFlowTest.GroupRunsAllAndAssertStops"},
     {"Assert", "has no outputs", "tutti/autodiff/control_grad_test.cc",
      "ControlGradTest.ChecksFail"},
