@@ -118,7 +118,10 @@ void Port::SweepSoon() {
 }
 
 void Port::CheckSilent(int64_t at) {
-  loop_->After(at - NowNanos(), [this] {
+  if (check_at_ != 0 && check_at_ <= at) return;
+  check_at_ = at;
+  loop_->After(at - NowNanos(), [this, at] {
+    if (check_at_ == at) check_at_ = 0;
     door_->CheckDeadlines(loop_->now());
     door_->Sweep();
   });

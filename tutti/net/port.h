@@ -75,6 +75,7 @@ class Port {
   std::unique_ptr<EventLoop> loop_;
   std::unique_ptr<Door> door_;  // of the loop's thread
   bool sweep_posted_ = false;
+  int64_t check_at_ = 0;  // when CheckDeadlines is called next; 0: not
 };
 
 }  // namespace tutti::net
