@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "tutti/net/handshake.h"
 
-namespace tutti::net::tcp {
+namespace tutti::net {
 
 // Drives a Handshake over a non-blocking socket.
 class Greeting {
@@ -14,6 +14,9 @@ class Greeting {
   Greeting(const Identity& own, bool connecting, int expected_peer,
            Handshake::Admit admit = nullptr)
       : handshake_(own, connecting, expected_peer, std::move(admit)) {}
+  // Between tasks, of the connecting side.
+  Greeting(const Identity& own, std::string expected_task)
+      : handshake_(own, std::move(expected_task)) {}
 
   // Sends the first words. Call it once, when the socket is connected.
   absl::Status Start(int fd);
@@ -23,6 +26,7 @@ class Greeting {
 
   bool done() const { return handshake_.state() == Handshake::State::kDone; }
   const Identity& peer() const { return handshake_.peer(); }
+  Refusal refusal() const { return handshake_.refusal(); }
 
  private:
   absl::Status Failure() const;
@@ -30,4 +34,4 @@ class Greeting {
   Handshake handshake_;
 };
 
-}  // namespace tutti::net::tcp
+}  // namespace tutti::net
