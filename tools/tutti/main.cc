@@ -89,6 +89,45 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
   });
 }
 
+// `tutti run`. The options are filled while `app` parses.
+CLI::App* AddRun(CLI::App& app, LaunchOptions& launch) {
+  CLI::App* run = app.add_subcommand("run", "Run a program as the tasks of a job on this host");
+  run->footer(
+      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to all tasks: trainings end after their "
+      "step,\nand a second signal ends them at once. Whoever is left after --grace gets SIGTERM, "
+      "and SIGKILL\n2 s later. A task that is stopped (SIGSTOP) is warned about every 5 s, and "
+      "ended after 30 s\nwhen all others have ended. The exit code is that of the task that failed "
+      "first, 128 + n for\nsignal n. With --restarts a task that was lost (code 128 and above) is "
+      "started again, alone or,\nif others ended because they lost it, with the whole job; one "
+      "that "
+      "ends within 10 s of its start\nthree times in a row is given up.\n\n"
+      "Every task has TF_CONFIG, and TUTTI_JOB_TOKEN: the launcher's own if that is set, else a "
+      "random one.\n\n"
+      "examples: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce\n"
+      "          TUTTI_JOB_TOKEN=secret tutti run --workers 1 --ps 2 -- tutti server --tf-config");
+  RoleCounts& roles = launch.roles;
+  run->add_flag("--chief", roles.chief, "Have a chief beside the workers (worker 0 leads)");
+  run->add_option("--workers", roles.workers, "Worker tasks to start (1)")
+      ->check(CLI::Range(0, 4096));
+  run->add_option("--ps", roles.ps, "Parameter server tasks to start (0)")
+      ->check(CLI::Range(0, 4096));
+  run->add_flag("--evaluator", roles.evaluator, "Have an evaluator (none)");
+  run->add_option("--devices", launch.devices, "Devices of every task (as the program likes)")
+      ->check(CLI::Range(1, 1024));
+  run->add_option("--cores-per-worker", launch.cores_per_worker,
+                  "Cores that each task that trains is pinned to (an even share)")
+      ->check(CLI::Range(1, 4096));
+  run->add_option("--restarts", launch.restarts, "How often lost tasks are started again (0)")
+      ->check(CLI::Range(0, 1000000));
+  run->add_option("--log-dir", launch.log_dir,
+                  "Also write what each task says to DIR/worker-N.log");
+  run->add_option("--grace", launch.grace_seconds,
+                  "Seconds for the others to end by themselves after the first failure (5)")
+      ->check(Seconds(0));
+  run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
+  return run;
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -105,28 +144,7 @@ int Main(int argc, char** argv) {
   CostOptions cost_options;
   AddExplain(app, explain_options, cost_options);
   LaunchOptions launch;
-  CLI::App* run = app.add_subcommand("run", "Run a program as several workers on this host");
-  run->footer(
-      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to all tasks: trainings end after their "
-      "step,\nand a second signal ends them at once. Whoever is left after --grace gets SIGTERM, "
-      "and "
-      "SIGKILL\n2 s later. A task that is stopped (SIGSTOP) is warned about every 5 s, and ended "
-      "after "
-      "30 s\nwhen all others have ended. The exit code is that of the task that failed first, 128 "
-      "+ n "
-      "for\nsignal n.\n\n"
-      "example: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce");
-  run->add_option("--workers", launch.workers, "Worker tasks to start (1)")
-      ->check(CLI::Range(1, 4096));
-  run->add_option("--cores-per-worker", launch.cores_per_worker,
-                  "Cores that each task is pinned to (an even share)")
-      ->check(CLI::Range(1, 4096));
-  run->add_option("--log-dir", launch.log_dir,
-                  "Also write what each task says to DIR/worker-N.log");
-  run->add_option("--grace", launch.grace_seconds,
-                  "Seconds for the others to end by themselves after the first failure (5)")
-      ->check(Seconds(0));
-  run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
+  CLI::App* run = AddRun(app, launch);
   run->callback([&] { result = Launch(launch); });
 
   BenchOptions options;

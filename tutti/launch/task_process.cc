@@ -21,7 +21,6 @@
 namespace tutti {
 namespace {
 
-constexpr int kProgressFd = 3;  // in the child
 constexpr int kMostGenerations = 1000;
 
 struct Pipe {
@@ -54,6 +53,7 @@ struct ChildPlan {
   std::vector<char*> arguments;
   cpu_set_t cores;
   bool pinned = false;
+  int listening = -1;
   pid_t parent = 0;
 };
 
@@ -82,6 +82,7 @@ ChildPlan PlanChild(const TaskCommand& command) {
   CPU_ZERO(&plan.cores);
   for (const int core : command.cores) CPU_SET(size_t(core), &plan.cores);
   plan.pinned = !command.cores.empty();
+  plan.listening = command.listening;
   plan.parent = ::getpid();
   return plan;
 }
@@ -100,10 +101,12 @@ ChildPlan PlanChild(const TaskCommand& command) {
   const int high_err = ::fcntl(err, F_DUPFD_CLOEXEC, 10);
   const int high_progress = ::fcntl(progress, F_DUPFD_CLOEXEC, 10);
   const int high_failure = ::fcntl(failure, F_DUPFD_CLOEXEC, 10);
+  const int high_listening = plan.listening < 0 ? -1 : ::fcntl(plan.listening, F_DUPFD_CLOEXEC, 10);
   ::dup2(nothing, STDIN_FILENO);
   ::dup2(high_out, STDOUT_FILENO);
   ::dup2(high_err, STDERR_FILENO);
   ::dup2(high_progress, kProgressFd);
+  if (high_listening >= 0) ::dup2(high_listening, kListenFd);
   if (plan.pinned) ::sched_setaffinity(0, sizeof(plan.cores), &plan.cores);
   ::execvpe(plan.arguments[0], plan.arguments.data(), plan.environment.data());
   const int error = errno;

@@ -14,8 +14,13 @@ namespace tutti {
 struct TaskCommand {
   std::vector<std::string> arguments;                            // the program first
   std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
-  std::vector<int> cores;                                        // to run on; empty: any
+  std::vector<int> cores = {};                                   // to run on; empty: any
+  int listening = -1;  // a descriptor that the task gets as kListenFd; -1: none
 };
+
+// The numbers of descriptors that a task has beside its standard files.
+inline constexpr int kProgressFd = 3;  // it writes its progress there
+inline constexpr int kListenFd = 4;    // it listens at the task's port (net/inherited_socket.h)
 
 // A child process in a process group of its own, which dies with this one. Its output and its
 // progress come through pipes. The destructor ends it by force and waits for it.

@@ -15,9 +15,12 @@
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/log.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
+#include "tutti/cluster/roles.h"
 #include "tutti/cluster/tf_config.h"
+#include "tutti/http/metrics_page.h"
 #include "tutti/train/stop.h"
 #include "tutti/train/strategies/registry.h"
 
@@ -100,6 +103,15 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             kLeastStartTimeout);
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
   flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers, on the first");
+  flags.Add(
+      "http", &config.http,
+      "PORT, or HOST:PORT, where /metrics and /healthz are served; tasks of one host take one "
+      "port after the other",
+      [](std::string_view text, std::string* expected) {
+        const auto place = http::ParseHttpPlace(std::string(text));
+        if (!place.ok()) *expected = MessageOf(place.status());
+        return std::string(text);
+      });
   flags.Add("verbose", &config.verbose, "tell how gradients travel");
   return flags;
 }
@@ -126,6 +138,27 @@ void ShowRole(const TaskConfig& task, const RunConfig& config) {
     FormatTo(stderr, "{}: {}\n", config.program, cluster.substr(begin, end - begin));
     begin = end + 1;
   }
+}
+
+// The page that --http asks for; null: none. The metrics outlive it, since the config has them.
+std::unique_ptr<http::MetricsPage> ServeMetrics(RunConfig& config, const TaskConfig* task) {
+  if (config.http.empty()) return nullptr;
+  const http::HttpPlace place = ValueOrThrow(http::ParseHttpPlace(config.http));
+  const int position = task == nullptr ? 0 : PositionOnHost(task->cluster, task->task);
+  config.metrics = std::make_shared<MetricsRegistry>();
+  AddProcessMetrics(*config.metrics);
+  const std::string role = task == nullptr ? "local" : ToString(task->task);
+  config.metrics
+      ->AddGauge("tutti_task_info", "1, with what this process is in its labels.",
+                 {{"task", role}, {"strategy", config.strategy}})
+      .Set(1);
+  auto page = ValueOrThrow(http::MetricsPage::Start(
+      {.host = place.host,
+       .port = place.port + position,
+       .metrics = config.metrics.get(),
+       .health = [role] { return http::MetricsPage::Health{.text = "ok: " + role}; }}));
+  FormatTo(stderr, "{}: metrics at {}/metrics\n", config.program, page->address());
+  return page;
 }
 
 int ExitCodeOf(Code code) {
@@ -207,7 +240,9 @@ int Main(int argc, char** argv, const MainOptions& options,
     return kUsage;
   }
   if (task) ShowRole(*task, config);
+  std::unique_ptr<http::MetricsPage> page;
   try {
+    page = ServeMetrics(config, task ? &*task : nullptr);
     if (task && !Trains(*strategy, *task)) {
       config.strategy_flags = CompleteFlags(*strategy, config.strategy_flags);
       strategy->others.at(task->task.job)({config, &*task});

@@ -10,6 +10,8 @@
 
 namespace tutti {
 
+class MetricsRegistry;
+
 // How a program is to be run. Main makes it from flags and the launch environment; a program may
 // change defaults beforehand (MainOptions::defaults), or make one by hand:
 //
@@ -29,11 +31,15 @@ struct RunConfig {
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
   std::string report = {};           // --report: what a training took, as JSON
   std::string trace = {};            // --trace: a Chrome trace of all workers
+  std::string http = {};             // --http: PORT or HOST:PORT of /metrics and /healthz
   bool verbose = false;              // --verbose: tell how gradients travel
   // The cluster and the place of this process in it, as the text of TF_CONFIG; empty: there is no
   // cluster. Main takes that of the environment.
   std::string tf_config = {};
   std::string program = "tutti";  // begins messages; Main: the program's file name
+
+  // What the training counts of itself; null: nothing. Main makes it where --http is given.
+  std::shared_ptr<MetricsRegistry> metrics = nullptr;
 
   // Set by Join.
   std::string role = "local";  // "/job:worker/task:1"

@@ -168,7 +168,7 @@ class Estimator::Impl {
       report.CountInput(NowNanos() - asked);
       samples = batch.count;
       stop = RunStep(batch, dataset.batch_size(), &loss);
-      report.CountStep(double(fetched_[kSamples].scalar<float>()));
+      report.CountStep(double(fetched_[kSamples].scalar<float>()), loss);
       if (progress) progress->Update(step_, {{"loss", loss}});
       if (leads() && config_.log_every > 0 && step_ % config_.log_every == 0) {
         FormatTo(stderr, "step {} loss {:.6f}\n", step_, loss);

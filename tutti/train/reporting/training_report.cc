@@ -36,7 +36,9 @@ void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& datas
 }
 
 TrainingReport::TrainingReport(const RunConfig& config, std::string_view how)
-    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {}
+    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {
+  if (config.metrics != nullptr) metrics_.emplace(*config.metrics, before_.bytes);
+}
 
 WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
   const CommunicationStats after = StatsOf(config_);
