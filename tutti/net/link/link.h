@@ -35,11 +35,12 @@ class Link {
   virtual ~Link() = default;
 
   virtual const TaskIdentity& peer() const = 0;
-  virtual LinkKind kind() const = 0;            // kMemory on one host, kSocket between hosts
-  virtual std::string Describe() const = 0;     // "/job:ps/task:0 (10.0.0.7:2222, tcp)"
+  virtual LinkKind kind() const = 0;         // kMemory on one host, kSocket between hosts
+  virtual std::string Describe() const = 0;  // "/job:ps/task:0 (10.0.0.7:2222, tcp)"
 
-  // Sends one message. Returns at once: the link holds the owners until it has no use for the bytes,
-  // which must not change before that. On a broken link the message is dropped; Broken has told.
+  // Sends one message. Returns at once: the link holds the owners until it has no use for the
+  // bytes, which must not change before that. On a broken link the message is dropped; Broken has
+  // told.
   virtual void Send(std::string header, std::vector<Payload> payloads) = 0;
 
   // The receiver of a message has no more use for `bytes` of its payloads as a value that waits: it
@@ -58,8 +59,8 @@ class Link {
   virtual Counters counters() const = 0;
 };
 
-// What a link tells its owner, on a thread of the links. No call may block, and none is made for one
-// link by two threads at once.
+// What a link tells its owner, on a thread of the links. No call may block, and none is made for
+// one link by two threads at once.
 class LinkEvents {
  public:
   virtual ~LinkEvents() = default;
