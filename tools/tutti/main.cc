@@ -12,6 +12,7 @@
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
+#include "tools/tutti/plot/plot.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
@@ -128,6 +129,20 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch) {
   return run;
 }
 
+// `tutti plot`. The options are filled while `app` parses.
+void AddPlot(CLI::App& app, PlotOptions& options) {
+  CLI::App* plot =
+      app.add_subcommand("plot", "Draw loss and metrics of a training, here and as a picture");
+  plot->add_option("model_dir", options.directory, "The training's --model-dir")->required();
+  plot->add_option("--metric", options.metrics, "Which to draw (all but speeds)")->delimiter(',');
+  plot->add_option("--svg", options.svg, "Also write a picture to this file");
+  plot->add_option("--height", options.height, "Lines of a chart (12)")->check(CLI::Range(2, 200));
+  plot->callback([&options] {
+    const Screen screen = Screen::OfStdout();
+    Print(Plot(options, {.width = screen.width, .unicode = Utf8Locale(), .color = screen.color}));
+  });
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -143,6 +158,8 @@ int Main(int argc, char** argv) {
   ExplainOptions explain_options;
   CostOptions cost_options;
   AddExplain(app, explain_options, cost_options);
+  PlotOptions plot_options;
+  AddPlot(app, plot_options);
   LaunchOptions launch;
   CLI::App* run = AddRun(app, launch);
   run->callback([&] { result = Launch(launch); });

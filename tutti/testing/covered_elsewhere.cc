@@ -68,6 +68,13 @@ constexpr CoveredOp kCovered[] = {
      "EveryUpdate.CpuAgreesWithTheReference"},
     {"ApplyFtrlSparse", "changes variables", "tutti/kernels/update_test.cc",
      "EveryUpdate.SparseEqualsDenseOnItsRows"},
+    // checkpoint
+    {"TakeSnapshot", "writes files", "tutti/checkpoint/kernels_test.cc",
+     "CheckpointOpsTest.ASnapshotIsSavedWhileTrainingGoesOn"},
+    {"SaveShard", "writes files", "tutti/checkpoint/kernels_test.cc",
+     "CheckpointOpsTest.ASnapshotIsSavedWhileTrainingGoesOn"},
+    {"RestoreShard", "reads files", "tutti/checkpoint/kernels_test.cc",
+     "CheckpointOpsTest.RowsAreRestoredFromPartsOfOthers"},
     // queue
     {"FIFOQueue", "lives longer than a step", "tutti/kernels/queue_test.cc",
      "QueueTest.FirstInFirstOutAndWaitsForRoom"},
