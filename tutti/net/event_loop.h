@@ -39,6 +39,8 @@ class EventLoop {
   void Change(uint64_t id, uint32_t events);
   void Forget(uint64_t id);  // before the descriptor is closed
   void After(int64_t nanos, std::function<void()> task);
+  // For whoever handles its events by itself (Door).
+  Poller& poller() { return poller_; }
   // The time of this round: whatever had arrived by then has been handled when a timer runs.
   int64_t now() const { return now_; }
 

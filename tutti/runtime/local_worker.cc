@@ -13,8 +13,8 @@
 #include "tutti/graph/find_within.h"
 #include "tutti/graph/op_def.h"
 #include "tutti/runtime/executor/executor.h"
-#include "tutti/runtime/register.h"
 #include "tutti/runtime/executor/unfinished.h"
+#include "tutti/runtime/register.h"
 
 namespace tutti {
 

@@ -11,8 +11,8 @@
 #include "tutti/compile/partition.h"
 #include "tutti/compile/pipeline.h"
 #include "tutti/device/device_info.h"
-#include "tutti/runtime/step_id.h"
 #include "tutti/runtime/executor/step_trace.h"
+#include "tutti/runtime/step_id.h"
 #include "tutti/tensor/tensor.h"
 
 // What a master and the tasks that run its steps say to each other. Every message owns what it

@@ -1,4 +1,4 @@
-#include "tutti/net/tcp/greeting.h"
+#include "tutti/net/port/greeting.h"
 
 #include <sys/socket.h>
 
@@ -9,7 +9,7 @@
 #include "tutti/base/status.h"
 #include "tutti/net/socket.h"
 
-namespace tutti::net::tcp {
+namespace tutti::net {
 namespace {
 
 // A handshake has some hundred bytes, which always fit into the buffers of a fresh socket; one that
@@ -58,4 +58,4 @@ absl::Status Greeting::Continue(int fd) {
   return absl::OkStatus();
 }
 
-}  // namespace tutti::net::tcp
+}  // namespace tutti::net

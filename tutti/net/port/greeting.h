@@ -6,7 +6,7 @@
 #include "absl/status/status.h"
 #include "tutti/net/handshake.h"
 
-namespace tutti::net::tcp {
+namespace tutti::net {
 
 // Drives a Handshake over a non-blocking socket.
 class Greeting {
@@ -14,6 +14,9 @@ class Greeting {
   Greeting(const Identity& own, bool connecting, int expected_peer,
            Handshake::Admit admit = nullptr)
       : handshake_(own, connecting, expected_peer, std::move(admit)) {}
+  // Between tasks, of the connecting side.
+  Greeting(const Identity& own, std::string expected_task)
+      : handshake_(own, std::move(expected_task)) {}
 
   // Sends the first words. Call it once, when the socket is connected.
   absl::Status Start(int fd);
@@ -30,4 +33,4 @@ class Greeting {
   Handshake handshake_;
 };
 
-}  // namespace tutti::net::tcp
+}  // namespace tutti::net

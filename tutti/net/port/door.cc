@@ -1,4 +1,4 @@
-#include "tutti/net/tcp/listener.h"
+#include "tutti/net/port/door.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -9,9 +9,9 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
-#include "tutti/net/tcp/shared.h"
+#include "tutti/net/port/greeting.h"
 
-namespace tutti::net::tcp {
+namespace tutti::net {
 namespace {
 
 // At one go, so that a flood does not keep the links waiting.
@@ -22,33 +22,32 @@ Socket OpenSpare() { return Socket(open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 }  // namespace
 
 // A connection that has not said yet who it is.
-class Listener::Pending final : public EventHandler {
+class Door::Pending final : public EventHandler {
  public:
-  Pending(Listener* listener, Socket socket, std::string from, int64_t deadline)
-      : listener_(listener),
+  Pending(Door* door, Socket socket, std::string from, int64_t deadline)
+      : door_(door),
         socket_(std::move(socket)),
         from_(std::move(from)),
         deadline_(deadline),
-        greeting_(listener->shared_->identity, /*connecting=*/false, /*expected_peer=*/-1,
-                  listener->admit_) {}
+        greeting_(door->own_, /*connecting=*/false, /*expected_peer=*/-1, door->hooks_.admit) {}
   ~Pending() { End(); }
 
-  absl::Status Watch() { return listener_->shared_->poller.Add(socket_.fd(), EPOLLIN, this); }
+  absl::Status Watch() { return door_->poller_->Add(socket_.fd(), EPOLLIN, this); }
 
   void OnEvents(uint32_t /*events*/) override {
     if (over()) return;
-    listener_->shared_->moved = true;
+    door_->hooks_.moved();
     if (const absl::Status status = greeting_.Continue(socket_.fd()); !status.ok()) {
       return Refuse(MessageOf(status));
     }
     if (!greeting_.done()) return;
-    listener_->shared_->poller.Remove(socket_.fd());
-    --listener_->waiting_;
-    listener_->adopt_(greeting_.peer(), std::move(socket_));
+    door_->poller_->Remove(socket_.fd());
+    --door_->waiting_;
+    door_->hooks_.adopt(greeting_.peer(), std::move(socket_));
   }
 
   void Refuse(std::string_view why) {
-    listener_->LogRefusal(from_, why);
+    door_->LogRefusal(from_, why);
     End();
   }
 
@@ -58,35 +57,33 @@ class Listener::Pending final : public EventHandler {
  private:
   void End() {
     if (over()) return;
-    listener_->shared_->poller.Remove(socket_.fd());
+    door_->poller_->Remove(socket_.fd());
     socket_.Close();
-    --listener_->waiting_;
+    --door_->waiting_;
   }
 
-  Listener* const listener_;
+  Door* const door_;
   Socket socket_;
   const std::string from_;
   const int64_t deadline_;
   Greeting greeting_;
 };
 
-Listener::Listener(Shared* shared, Handshake::Admit admit, Adopt adopt)
-    : shared_(shared), admit_(std::move(admit)), adopt_(std::move(adopt)) {}
+Door::Door(Poller* poller, const Identity& own, Options options, Hooks hooks)
+    : poller_(poller), own_(own), options_(std::move(options)), hooks_(std::move(hooks)) {}
 
-Listener::~Listener() = default;
-
-absl::Status Listener::Open() {
-  const Endpoint wanted = {shared_->options.host, static_cast<uint16_t>(shared_->options.port)};
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(wanted));
-  TUTTI_ASSIGN_OR_RETURN(socket_, net::Listen(addresses.front()));
-  TUTTI_ASSIGN_OR_RETURN(const Address bound, LocalAddress(socket_.fd()));
-  spare_ = OpenSpare();
-  endpoint_ = ToString(bound);
-  return shared_->poller.Add(socket_.fd(), EPOLLIN, this);
+Door::~Door() {
+  if (socket_.valid()) poller_->Remove(socket_.fd());
 }
 
-void Listener::OnEvents(uint32_t /*events*/) {
-  shared_->moved = true;
+absl::Status Door::Open(Socket listening) {
+  socket_ = std::move(listening);
+  spare_ = OpenSpare();
+  return poller_->Add(socket_.fd(), EPOLLIN, this);
+}
+
+void Door::OnEvents(uint32_t /*events*/) {
+  hooks_.moved();
   for (int i = 0; i < kMaxAccepts; ++i) {
     Address from;
     from.length = sizeof(from.storage);
@@ -102,8 +99,8 @@ void Listener::OnEvents(uint32_t /*events*/) {
   }
 }
 
-void Listener::Add(Socket socket, const Address& from) {
-  if (waiting_ >= shared_->options.max_pending) {
+void Door::Add(Socket socket, const Address& from) {
+  if (waiting_ >= options_.max_pending) {
     for (const auto& oldest : pending_) {
       if (oldest->over()) continue;
       oldest->Refuse("too many connections have not said yet who they are");
@@ -111,40 +108,38 @@ void Listener::Add(Socket socket, const Address& from) {
     }
   }
   SetNoDelay(socket.fd());
-  const int64_t deadline =
-      NowNanos() + static_cast<int64_t>(shared_->options.connect_seconds * 1e9);
+  const int64_t deadline = NowNanos() + static_cast<int64_t>(options_.handshake_seconds * 1e9);
   auto& added = pending_.emplace_back(
       std::make_unique<Pending>(this, std::move(socket), ToString(from), deadline));
   ++waiting_;
   if (const absl::Status status = added->Watch(); !status.ok()) {
     return added->Refuse(MessageOf(status));
   }
-  shared_->poller.WakeBy(deadline);
+  hooks_.wake_by(deadline);
 }
 
-void Listener::RefuseForWantOfDescriptors() {
+void Door::RefuseForWantOfDescriptors() {
   spare_.Close();
   Socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC));
   spare_ = OpenSpare();
   LogRefusal("somebody", "this process has no file descriptors left (ulimit -n)");
 }
 
-void Listener::LogRefusal(const std::string& from, std::string_view why) {
+void Door::LogRefusal(const std::string& from, std::string_view why) {
   if (!refusals_.HasRoom()) return;
-  Log(LogLevel::kWarning, "rank {} ({}, tcp) refused a connection from {}: {}",
-      shared_->options.rank, endpoint_, from, why);
+  Log(LogLevel::kWarning, "{} refused a connection from {}: {}", options_.who, from, why);
 }
 
-void Listener::CheckDeadlines(int64_t now) {
+void Door::CheckDeadlines(int64_t now) {
   for (const auto& pending : pending_) {
     if (pending->over()) continue;
-    if (now < pending->deadline()) return shared_->poller.WakeBy(pending->deadline());
-    pending->Refuse(fmt::format("no handshake within {} s", shared_->options.connect_seconds));
+    if (now < pending->deadline()) return hooks_.wake_by(pending->deadline());
+    pending->Refuse(fmt::format("no handshake within {} s", options_.handshake_seconds));
   }
 }
 
-void Listener::Sweep() {
+void Door::Sweep() {
   std::erase_if(pending_, [](const auto& pending) { return pending->over(); });
 }
 
-}  // namespace tutti::net::tcp
+}  // namespace tutti::net
