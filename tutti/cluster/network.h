@@ -17,13 +17,19 @@ class Network {
  public:
   virtual ~Network() = default;
 
-  // One try each, that takes no longer than until `deadline` (NowNanos). UNAVAILABLE when trying
-  // again may help. The link stays valid until its Broken. There is one link between two
-  // processes: whoever is second gets the one there is.
-  virtual absl::StatusOr<net::Link*> OpenLink(const std::string& task, int64_t deadline) = 0;
-  // `lost` is called once, on a thread of the network, when the process at the other end is gone.
-  virtual absl::StatusOr<std::shared_ptr<ControlChannel>> OpenControl(
-      const std::string& task, int64_t deadline, std::function<void(absl::Status)> lost) = 0;
+  struct Control {
+    std::shared_ptr<ControlChannel> channel;
+    net::TaskIdentity peer;  // who answered
+  };
+  // Connects to a task, again and again until `deadline` (NowNanos) while trying again may help:
+  // UNAVAILABLE tells what was tried. `lost` is called at most once, on a thread of the network,
+  // when the process at the other end is gone.
+  virtual absl::StatusOr<Control> OpenControl(const std::string& task, int64_t deadline,
+                                              std::function<void(absl::Status)> lost) = 0;
+  // The link to that process: the one there is, or one that is being opened, and breaks when that
+  // does not succeed. Returns at once. Stays valid until its Broken, at least.
+  virtual std::shared_ptr<net::Link> OpenLink(const std::string& task,
+                                              const net::TaskIdentity& peer) = 0;
 
   // "10.0.0.7:2222", for messages.
   virtual std::string AddressOf(const std::string& task) const = 0;

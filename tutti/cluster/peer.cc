@@ -69,8 +69,8 @@ WireMessage StartMessage(DataKind kind, uint64_t call) {
   return message;
 }
 
-Peer::Peer(net::Link& link, net::TaskIdentity self)
-    : identity_(link.peer()),
+Peer::Peer(net::Link& link, net::TaskIdentity identity, net::TaskIdentity self)
+    : identity_(std::move(identity)),
       self_(std::move(self)),
       description_(link.Describe()),
       link_(&link) {}

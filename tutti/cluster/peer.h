@@ -43,7 +43,7 @@ class Peer {
   using AnswerDone = std::function<void(absl::StatusOr<PeerMessage>)>;
   using TensorsDone = std::function<void(absl::StatusOr<std::vector<Tensor>>)>;
 
-  Peer(net::Link& link, net::TaskIdentity self);
+  Peer(net::Link& link, net::TaskIdentity identity, net::TaskIdentity self);
 
   const net::TaskIdentity& identity() const { return identity_; }
   const std::string& description() const { return description_; }  // as the link tells it

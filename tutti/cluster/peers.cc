@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "tutti/base/awaited.h"
@@ -14,8 +13,10 @@
 namespace tutti {
 namespace {
 
-constexpr int64_t kOneTry = 2'000'000'000;            // nanoseconds
-constexpr auto kBetweenTries = std::chrono::milliseconds(20);
+// For a task that was there and is gone: it may be up again in a moment, or not.
+constexpr int64_t kShortPatience = 300'000'000;  // nanoseconds
+// Somebody who connects looks this often whether he is to stop.
+constexpr int64_t kOneTry = 200'000'000;
 
 struct Header {
   DataKind kind = DataKind::kHello;
@@ -74,8 +75,9 @@ void Peers::Stop(const absl::Status& reason) {
     stopped_ = reason;
     for (const auto& [link, peer] : by_link_) peers.push_back(peer);
   }
-  stopping_.notify_all();
   for (const auto& peer : peers) peer->Close(reason);
+  std::unique_lock lock(mutex_);
+  connected_.wait(lock, [this] { return connecting_ == 0; });
 }
 
 std::shared_ptr<Peer> Peers::Find(const std::string& task) const {
@@ -101,10 +103,11 @@ void Peers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
     } else if (slot.peer != nullptr) {
       now = slot.peer;
     } else {
-      slot.deadline = std::max(slot.deadline, NowNanos() + patience_nanos);
       slot.waiting.push_back(std::move(done));
       if (slot.connecting) return;
       slot.connecting = true;
+      ++connecting_;
+      slot.patience_nanos = slot.reached ? std::min(patience_nanos, kShortPatience) : patience_nanos;
     }
   }
   if (!now.ok() || *now != nullptr) {
@@ -120,53 +123,76 @@ void Peers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
       std::lock_guard lock(mutex_);
       waiting.swap(by_task_[task].waiting);
       by_task_[task].connecting = false;
+      if (--connecting_ == 0) connected_.notify_all();
     }
     for (const GetDone& callback : waiting) callback(status);
   }
 }
 
 void Peers::Connect(const std::string& task) {
+  int64_t patience = 0;
+  {
+    std::lock_guard lock(mutex_);
+    patience = by_task_[task].patience_nanos;
+  }
+  const int64_t deadline = NowNanos() + patience;
   absl::StatusOr<std::shared_ptr<Peer>> peer = nullptr;
+  for (bool again = true; again;) {
+    peer = Reach(task, std::min(deadline, NowNanos() + kOneTry));
+    std::lock_guard lock(mutex_);
+    again = !peer.ok() && absl::IsUnavailable(peer.status()) && NowNanos() < deadline &&
+            stopped_.ok();
+  }
+  if (!peer.ok() && MessageOf(peer.status()).find(task) == std::string_view::npos) {
+    peer = WithPrefix(peer.status(), fmt::format("{} ({}): ", task, network_->AddressOf(task)));
+  }
   std::vector<GetDone> waiting;
-  for (;;) {
-    int64_t deadline = 0;
-    bool reached = false;
-    {
-      std::lock_guard lock(mutex_);
-      deadline = by_task_[task].deadline;
-      reached = by_task_[task].reached;
-    }
-    peer = TryOnce(task, std::min(deadline, NowNanos() + kOneTry));
-    std::unique_lock lock(mutex_);
+  {
+    std::lock_guard lock(mutex_);
     Slot& slot = by_task_[task];
-    const bool again = !peer.ok() && absl::IsUnavailable(peer.status()) && !reached &&
-                       NowNanos() < slot.deadline && stopped_.ok();
-    if (again) {
-      stopping_.wait_for(lock, kBetweenTries, [this] { return !stopped_.ok(); });
-      continue;
-    }
+    if (!stopped_.ok()) peer = stopped_;
     if (peer.ok() && !(*peer)->status().ok()) peer = (*peer)->status();
     if (peer.ok()) {
       slot.peer = *peer;
       slot.reached = true;
     }
     slot.connecting = false;
-    slot.deadline = 0;
     waiting.swap(slot.waiting);
-    break;
+    if (--connecting_ == 0) connected_.notify_all();
   }
   for (const GetDone& done : waiting) done(peer);
 }
 
-absl::StatusOr<std::shared_ptr<Peer>> Peers::TryOnce(const std::string& task, int64_t deadline) {
-  const auto named = [&](const absl::Status& status) {
-    const bool is_named = MessageOf(status).find(task) != std::string_view::npos;
-    return is_named ? status
-                    : WithPrefix(status, fmt::format("{} ({}): ", task, network_->AddressOf(task)));
-  };
-  absl::StatusOr<net::Link*> link = network_->OpenLink(task, deadline);
-  if (!link.ok()) return named(link.status());
-  const std::shared_ptr<Peer> peer = PeerOf(**link);
+// First the control connection, whose other end tells who it is, then the link to that process, and
+// a greeting on it: when it is answered, the other side knows the link and takes control calls.
+absl::StatusOr<std::shared_ptr<Peer>> Peers::Reach(const std::string& task, int64_t deadline) {
+  const auto slow = std::make_shared<std::weak_ptr<Peer>>();
+  const auto guard = std::make_shared<std::mutex>();
+  TUTTI_ASSIGN_OR_RETURN(
+      const Network::Control control,
+      network_->OpenControl(task, deadline, [slow, guard](const absl::Status& reason) {
+        std::shared_ptr<Peer> lost;
+        {
+          std::lock_guard lock(*guard);
+          lost = slow->lock();
+        }
+        if (lost != nullptr) lost->Close(reason);
+      }));
+  std::shared_ptr<Peer> peer;
+  std::shared_ptr<net::Link> link;
+  {
+    // Held, so that Broken finds the peer.
+    std::lock_guard lock(mutex_);
+    if (!stopped_.ok()) return stopped_;
+    link = network_->OpenLink(task, control.peer);
+    auto& entry = by_link_[link.get()];
+    if (entry == nullptr) entry = std::make_shared<Peer>(*link, control.peer, options_.self);
+    peer = entry;
+  }
+  {
+    std::lock_guard lock(*guard);
+    *slow = peer;
+  }
   Awaited<absl::Status> greeted;
   peer->Ask(
       DataKind::kHello,
@@ -179,21 +205,15 @@ absl::StatusOr<std::shared_ptr<Peer>> Peers::TryOnce(const std::string& task, in
         absl::Status status = answer.ok() ? DecodeStatus(answer->fields) : answer.status();
         greeted.Set(std::move(status));
       });
-  if (absl::Status status = greeted.Wait(); !status.ok()) return named(status);
-  if (peer->has_control()) return peer;
-  auto control = network_->OpenControl(
-      task, deadline, [weak = std::weak_ptr<Peer>(peer)](const absl::Status& reason) {
-        if (const auto lost = weak.lock()) lost->Close(reason);
-      });
-  if (!control.ok()) return named(control.status());
-  peer->set_control(*std::move(control));
+  TUTTI_RETURN_IF_ERROR(greeted.Wait());
+  peer->set_control(control.channel);
   return peer;
 }
 
 std::shared_ptr<Peer> Peers::PeerOf(net::Link& link) {
   std::lock_guard lock(mutex_);
   auto& peer = by_link_[&link];
-  if (peer == nullptr) peer = std::make_shared<Peer>(link, options_.self);
+  if (peer == nullptr) peer = std::make_shared<Peer>(link, link.peer(), options_.self);
   return peer;
 }
 

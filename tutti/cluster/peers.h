@@ -49,7 +49,8 @@ class Peers final : public net::LinkEvents, public ControlHandler {
 
   // Before anything else. Both outlive this object; `services` may be null.
   void Start(Network* network, Services* services);
-  // Closes all links with `reason`, and ends what waits for a connection. Later calls fail.
+  // Closes all links with `reason`, and waits until nobody connects any more. Later calls fail, and
+  // the network is not called any more.
   void Stop(const absl::Status& reason);
 
   // The peer of that task, if there is a connection. Null otherwise.
@@ -73,20 +74,21 @@ class Peers final : public net::LinkEvents, public ControlHandler {
     std::shared_ptr<Peer> peer;  // ready, or null
     bool reached = false;        // once
     bool connecting = false;
-    int64_t deadline = 0;  // of the most patient
+    int64_t patience_nanos = 0;  // of the one who asked first
     std::vector<GetDone> waiting;
   };
 
   std::shared_ptr<Peer> PeerOf(net::Link& link);
   void Connect(const std::string& task);
-  absl::StatusOr<std::shared_ptr<Peer>> TryOnce(const std::string& task, int64_t deadline);
+  absl::StatusOr<std::shared_ptr<Peer>> Reach(const std::string& task, int64_t deadline);
   void OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::string_view fields);
 
   const Options options_;
   Network* network_ = nullptr;
   Services* services_ = nullptr;
   mutable std::mutex mutex_;
-  std::condition_variable stopping_;
+  int connecting_ = 0;
+  std::condition_variable connected_;  // connecting_ is 0
   absl::Status stopped_;
   std::map<net::Link*, std::shared_ptr<Peer>> by_link_;
   std::map<std::string, Slot> by_task_;

@@ -49,18 +49,14 @@ TaskServices::TaskServices(Options options)
 TaskServices::~TaskServices() = default;
 
 std::unique_ptr<Master> TaskServices::MakeMaster(const CompileOptions& options) const {
-  return MakeMaster(options_, options);
-}
-
-std::unique_ptr<Master> TaskServices::MakeMaster(const Options& task,
-                                                 const CompileOptions& options) {
-  const std::string& home = task.peers->self().task;
+  const std::string& home = options_.peers->self().task;
   WorkersByTask workers;
-  for (const std::string& other : task.tasks) {
-    if (other == home) {
-      workers[other] = task.worker;
+  for (const std::string& task : options_.tasks) {
+    if (task == home) {
+      workers[task] = options_.worker;
     } else {
-      workers[other] = std::make_shared<RemoteWorker>(task.peers, other, task.patience_nanos);
+      workers[task] =
+          std::make_shared<RemoteWorker>(options_.peers, task, options_.patience_nanos);
     }
   }
   return std::make_unique<LocalMaster>(std::move(workers), home, options);

@@ -30,8 +30,6 @@ class TaskServices final : public Services {
   // A master for a session of this process or of a client: over the workers of all tasks, with this
   // one as the home of what nobody places.
   std::unique_ptr<Master> MakeMaster(const CompileOptions& options) const;
-  // The same with the parts of a running task that it needs, for a session that may outlive them.
-  static std::unique_ptr<Master> MakeMaster(const Options& task, const CompileOptions& options);
 
   void OnRequest(const std::shared_ptr<Peer>& peer, DataKind kind, uint64_t call,
                  PeerMessage message) override;

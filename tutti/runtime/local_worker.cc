@@ -40,7 +40,8 @@ LocalWorker::LocalWorker(LocalWorkerOptions options)
   if (options.communicator != nullptr) {
     collectives_ = std::make_unique<Collectives>(std::move(options.communicator));
   }
-  const uint64_t incarnation = MakeRandomId();
+  const uint64_t incarnation =
+      options.incarnation != 0 ? options.incarnation : MakeRandomId();
   for (int i = 0; i < options.devices; ++i) {
     devices_.push_back(std::make_unique<Device>(
         fmt::format("/job:{}/task:{}/cpu:{}", options.job, options.task, i), options.cores,

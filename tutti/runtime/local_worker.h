@@ -24,6 +24,7 @@ struct LocalWorkerOptions {
   int cores = 1;                                                     // of each device
   std::shared_ptr<collective::Communicator> communicator = nullptr;  // null: no collectives
   RendezvousTable::Make make_rendezvous = nullptr;                   // empty: within this process
+  uint64_t incarnation = 0;  // of the process; 0: a random one
 };
 
 // The worker of this process. It runs a step before Run returns: its first part on the calling

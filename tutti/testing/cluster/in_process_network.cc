@@ -14,7 +14,7 @@ namespace tutti::testing {
 struct InProcessNetwork::State {
   std::mutex mutex;
   std::map<std::string, Peers*> processes;  // null: lost
-  std::vector<std::unique_ptr<Link>> links;
+  std::vector<std::shared_ptr<Link>> links;
   std::vector<std::unique_ptr<Port>> ports;
   std::atomic<int64_t> untaken{0};
   LaneThreads calls;
@@ -140,28 +140,28 @@ class InProcessNetwork::Port final : public Network {
  public:
   Port(State* state, Peers* peers) : state_(state), peers_(peers) {}
 
-  absl::StatusOr<net::Link*> OpenLink(const std::string& task, int64_t) override {
+  std::shared_ptr<net::Link> OpenLink(const std::string& task, const net::TaskIdentity&) override {
     std::lock_guard lock(state_->mutex);
-    const auto it = state_->processes.find(task);
-    if (it == state_->processes.end() || it->second == nullptr) {
-      return Unavailable("nobody listens there");
-    }
-    auto here = std::make_unique<Link>(state_, it->second->self(), peers_);
-    auto there = std::make_unique<Link>(state_, peers_->self(), it->second);
+    Peers* const other = state_->processes[task];
+    if (other == nullptr) return nullptr;
+    auto here = std::make_shared<Link>(state_, other->self(), peers_);
+    auto there = std::make_shared<Link>(state_, peers_->self(), other);
     here->Start(there.get());
     there->Start(here.get());
-    Link* const link = here.get();
-    state_->links.push_back(std::move(here));
+    state_->links.push_back(here);
     state_->links.push_back(std::move(there));
-    return link;
+    return here;
   }
 
-  absl::StatusOr<std::shared_ptr<ControlChannel>> OpenControl(
-      const std::string& task, int64_t, std::function<void(absl::Status)>) override {
-    return std::make_shared<Channel>(task, &state_->calls, [state = state_, task] {
+  absl::StatusOr<Control> OpenControl(const std::string& task, int64_t,
+                                      std::function<void(absl::Status)>) override {
+    const auto find = [state = state_, task] {
       std::lock_guard lock(state->mutex);
       return state->processes[task];
-    });
+    };
+    Peers* const other = find();
+    if (other == nullptr) return Unavailable("nobody listens there");
+    return Control{std::make_shared<Channel>(task, &state_->calls, find), other->self()};
   }
 
   std::string AddressOf(const std::string&) const override { return "in process"; }
