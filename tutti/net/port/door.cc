@@ -38,6 +38,8 @@ class Door::Pending final : public EventHandler {
     if (over()) return;
     door_->hooks_.moved();
     if (const absl::Status status = greeting_.Continue(socket_.fd()); !status.ok()) {
+      // Whoever is not admitted now tries again; nothing is wrong.
+      if (greeting_.refusal() == Refusal::kNotAdmitted) return End();
       return Refuse(MessageOf(status));
     }
     if (!greeting_.done()) return;

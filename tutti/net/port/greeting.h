@@ -26,6 +26,7 @@ class Greeting {
 
   bool done() const { return handshake_.state() == Handshake::State::kDone; }
   const Identity& peer() const { return handshake_.peer(); }
+  Refusal refusal() const { return handshake_.refusal(); }
 
  private:
   absl::Status Failure() const;
