@@ -28,6 +28,7 @@ struct LocalWorker::Registered {
   std::vector<Part> parts;
   size_t feeds = 0;
   size_t fetches = 0;
+  uint64_t session = 0;
   bool has_collectives = false;
   bool has_transfers = false;
   CompileOptions options;
@@ -39,7 +40,8 @@ LocalWorker::LocalWorker(LocalWorkerOptions options)
   if (options.communicator != nullptr) {
     collectives_ = std::make_unique<Collectives>(std::move(options.communicator));
   }
-  const uint64_t incarnation = MakeRandomId();
+  const uint64_t incarnation =
+      options.incarnation != 0 ? options.incarnation : MakeRandomId();
   for (int i = 0; i < options.devices; ++i) {
     devices_.push_back(std::make_unique<Device>(
         fmt::format("/job:{}/task:{}/cpu:{}", options.job, options.task, i), options.cores,
@@ -88,6 +90,7 @@ bool AnyIs(bool OpDef::*trait, const Program& program) {
 
 absl::StatusOr<uint64_t> LocalWorker::DoRegister(RegisterRequest request) {
   auto registered = std::make_shared<Registered>();
+  registered->session = request.session;
   registered->options = request.options;
   for (Partition& part : request.parts) {
     Device* const device = FindDevice(part.device);
@@ -112,6 +115,7 @@ absl::StatusOr<uint64_t> LocalWorker::DoRegister(RegisterRequest request) {
   }
   std::lock_guard lock(mutex_);
   const uint64_t handle = next_handle_++;
+  ++sessions_[request.session];
   registered_[handle] = std::move(registered);
   return handle;
 }
@@ -123,6 +127,20 @@ void LocalWorker::Deregister(uint64_t handle) {
   if (it == registered_.end()) return;
   forgotten = std::move(it->second);
   registered_.erase(it);
+  const auto session = sessions_.find(forgotten->session);
+  if (--session->second == 0) sessions_.erase(session);
+}
+
+bool LocalWorker::HasSession(uint64_t session) const {
+  std::lock_guard lock(mutex_);
+  return sessions_.contains(session);
+}
+
+MemoryPool& LocalWorker::PoolOf(std::string_view device) {
+  for (const auto& candidate : devices_) {
+    if (candidate->name() == device) return candidate->pool();
+  }
+  return devices_.front()->pool();
 }
 
 // A step in the list of those that Abort finds, for as long as it runs.
@@ -160,7 +178,10 @@ void LocalWorker::Run(RunRequest&& request, RunDone done) {
   const int64_t start = request.trace ? NowNanos() : 0;
   try {
     RunParts(request, response);
-    if (response.trace != nullptr) SortFromStart(start, response.trace->nodes);
+    if (response.trace != nullptr) {
+      response.trace->start_nanos = start;
+      SortFromStart(start, response.trace->nodes);
+    }
   } catch (...) {
     response.status = StatusFromCurrentException();
   }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ struct LocalWorkerOptions {
   int cores = 1;                                                     // of each device
   std::shared_ptr<collective::Communicator> communicator = nullptr;  // null: no collectives
   RendezvousTable::Make make_rendezvous = nullptr;                   // empty: within this process
+  uint64_t incarnation = 0;  // of the process; 0: a random one
 };
 
 // The worker of this process. It runs a step before Run returns: its first part on the calling
@@ -45,6 +47,10 @@ class LocalWorker final : public Worker {
   void Reset(const std::string& container);
 
   RendezvousTable& rendezvous() { return rendezvous_; }
+  // Has the session registered a step here? Values of others are not wanted.
+  bool HasSession(uint64_t session) const;
+  // The memory of a device, or of the first one when there is none of that name.
+  MemoryPool& PoolOf(std::string_view device);
 
  private:
   struct Registered;
@@ -61,8 +67,9 @@ class LocalWorker final : public Worker {
   std::vector<std::unique_ptr<Device>> devices_;
   RendezvousTable rendezvous_;
   LaneThreads threads_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   uint64_t next_handle_ = 1;
+  std::unordered_map<uint64_t, int> sessions_;  // how many steps each has registered
   std::unordered_map<uint64_t, std::shared_ptr<Registered>> registered_;
   std::vector<std::pair<StepId, Cancellation*>> running_;
   std::vector<std::pair<StepId, absl::Status>> aborted_early_;  // before their Run came

@@ -5,6 +5,7 @@
 
 #include "tutti/cluster/server.h"
 #include "tutti/runtime/local_master.h"
+#include "tutti/runtime/local_worker.h"
 #include "tutti/testing/client/serializing_worker.h"
 
 namespace tutti::testing {
