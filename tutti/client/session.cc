@@ -57,8 +57,9 @@ std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
                               .communicator = options.communicator});
   }
   const Server& server = own ? *own : *options.server;
-  return std::make_unique<LocalMaster>(WorkersByTask{{server.task(), server.worker()}},
-                                       server.task(), CompileOptions{.optimize = options.optimize});
+  return std::make_unique<LocalMaster>(
+      WorkersByTask{{server.task(), server.worker()}}, server.task(),
+      CompileOptions{.optimize = options.optimize});
 }
 
 }  // namespace
@@ -107,6 +108,7 @@ MasterRunRequest MakeRequest(const Graph& graph, std::span<const Feed> feeds,
   }
   request.timeout_nanos = options.timeout.count();
   request.trace = options.trace;
+  request.caller_waits = true;
   return request;
 }
 

@@ -286,7 +286,8 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
                          .handle = part.handle,
                          .random_step = id.step,
                          .trace = request.trace,
-                         .feeds = {}};
+                         .feeds = {},
+                         .caller_waits = request.caller_waits && i + 1 == count};
     if (part.takes_all_feeds && i + 1 == count) {
       to_worker.feeds = std::move(request.feed_values);
     } else {

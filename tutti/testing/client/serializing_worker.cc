@@ -29,7 +29,7 @@ void SerializingWorker::Post(std::function<void()> job) {
 
 void SerializingWorker::ListDevices(DevicesDone done) {
   Post([this, done = std::move(done)] {
-    worker_->ListDevices([&](absl::StatusOr<std::vector<DeviceInfo>> devices) {
+    worker_->ListDevices([done](absl::StatusOr<std::vector<DeviceInfo>> devices) {
       done(devices.ok() ? DecodeDevices(EncodeDevices(*devices)) : std::move(devices));
     });
   });
@@ -44,7 +44,7 @@ void SerializingWorker::Register(RegisterRequest request, RegisterDone done) {
       done(decoded.status());
       return;
     }
-    worker_->Register(*std::move(decoded), [&](absl::StatusOr<uint64_t> handle) {
+    worker_->Register(*std::move(decoded), [done](absl::StatusOr<uint64_t> handle) {
       done(handle.ok() ? handle : DecodeStatus(EncodeStatus(handle.status())));
     });
   });
@@ -59,7 +59,7 @@ void SerializingWorker::Run(RunRequest&& request, RunDone done) {
       done({.status = decoded.status(), .unfinished = {}, .results = {}, .trace = nullptr});
       return;
     }
-    worker_->Run(*std::move(decoded), [&](RunResponse&& response) {
+    worker_->Run(*std::move(decoded), [this, done](RunResponse&& response) {
       // The answer may be overtaken by others, too.
       Post([answer = EncodeResponse(response), done] {
         absl::StatusOr<RunResponse> back = DecodeResponse(answer);
