@@ -59,7 +59,7 @@ std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
   const Server& server = own ? *own : *options.server;
   return std::make_unique<LocalMaster>(
       WorkersByTask{{server.task(), server.worker()}}, server.task(),
-      CompileOptions{.optimize = options.optimize});
+      CompileOptions{.optimize = options.optimize, .soft_placement = options.soft_placement});
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ namespace tutti {
 // Is `name` one that a job may have: letters, digits, '_' and '-', at least one of them?
 bool IsJobName(std::string_view name);
 
-// The name of a device, "/job:worker/task:1/cpu:0". A requested name may leave parts out.
+// The name of a device, "/job:worker/task:1/cpu:0". A requested name may leave parts out, and have
+// a * for a job, task or number; a device alone needs no slash: "cpu:1".
 struct DeviceName {
   std::optional<std::string> job;
   std::optional<int> task;
