@@ -98,6 +98,8 @@ std::vector<DeviceInfo> Server::devices() const {
   return ValueOrThrow(listed.Wait());
 }
 
+std::vector<DeviceStats> Server::stats() const { return worker_->stats(); }
+
 void Server::Reset(const std::string& container) { worker_->Reset(container); }
 
 std::shared_ptr<Worker> Server::worker() const { return worker_; }

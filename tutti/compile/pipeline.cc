@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<Partition>> CompileWhole(
 absl::StatusOr<Program> OptimizePart(Program program, Device& device,
                                      const CompileOptions& options) {
   if (!options.optimize) return program;
-  constexpr Pass kPasses[] = {FuseMatrix,      FuseDescent,
+  constexpr Pass kPasses[] = {GatherInPlace, FuseMatrix,      FuseDescent,
                               KeepPositions, FuseElementwise, FuseUpdates,
                               Prune,         ChooseLayouts,   PlaceBuckets};
   return RunPasses(std::move(program), kPasses, {.device = &device});

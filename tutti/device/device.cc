@@ -112,6 +112,16 @@ DeviceInfo Device::info() const {
           .incarnation = incarnation_};
 }
 
+DeviceStats Device::stats() const {
+  const MemoryPool::Usage pool = pool_.usage();
+  DeviceStats stats{.device = name_,
+                    .cloned_bytes = variables_.cloned_bytes(),
+                    .pool_bytes = pool.in_use,
+                    .pool_peak_bytes = pool.peak};
+  for (const auto& variable : variables_.List()) stats.variable_bytes += variable->bytes();
+  return stats;
+}
+
 Allocator* Device::allocator(std::string_view kind) {
   std::lock_guard lock(mutex_);
   for (const auto& allocator : allocators_) {

@@ -9,6 +9,7 @@
 #include "tutti/base/status.h"
 #include "tutti/base/team.h"
 #include "tutti/device/device_info.h"
+#include "tutti/device/device_stats.h"
 #include "tutti/device/pool.h"
 #include "tutti/device/resource_store.h"
 #include "tutti/device/variable_store.h"
@@ -58,6 +59,7 @@ class Device {
     return *parsed_.type;  // NOLINT(bugprone-unchecked-optional-access)
   }
   DeviceInfo info() const;
+  DeviceStats stats() const;
   const Team& team() const { return team_; }
   MemoryPool& pool() { return pool_; }
   VariableStore& variables() { return variables_; }

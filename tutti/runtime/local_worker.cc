@@ -414,6 +414,12 @@ void LocalWorker::CleanUp(const StepId& id) {
   std::erase_if(aborted_early_, [&](const auto& entry) { return entry.first == id; });
 }
 
+std::vector<DeviceStats> LocalWorker::stats() const {
+  std::vector<DeviceStats> stats;
+  for (const auto& device : devices_) stats.push_back(device->stats());
+  return stats;
+}
+
 void LocalWorker::Reset(const std::string& container) {
   for (const auto& device : devices_) {
     device->variables().Clear(container);

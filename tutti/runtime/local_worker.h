@@ -52,6 +52,9 @@ class LocalWorker final : public Worker {
   // that they use.
   void Reset(const std::string& container);
 
+  // By device.
+  std::vector<DeviceStats> stats() const;
+
   RendezvousTable& rendezvous() { return rendezvous_; }
 
  private:
