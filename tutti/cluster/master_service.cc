@@ -83,14 +83,16 @@ void MasterService::Create(const std::shared_ptr<Peer>& client, std::string fiel
 void MasterService::CreateNow(const std::shared_ptr<Peer>& client, std::string_view fields,
                               const std::vector<Tensor>& tensors, const ControlDone& done) {
   net::WireReader in(fields);
-  const CompileOptions options{.optimize = in.U8() != 0};
+  CompileOptions options;
+  options.optimize = in.U8() != 0;
+  options.soft_placement = in.U8() != 0;
   if (!in.ok()) {
     done(InvalidArgument("a request for a session that is cut off"));
     return;
   }
   auto session = std::make_shared<Session>();
   session->client = client;
-  if (absl::Status status = Grow(fields.substr(1), tensors, session->graph); !status.ok()) {
+  if (absl::Status status = Grow(fields.substr(2), tensors, session->graph); !status.ok()) {
     done(std::move(status));
     return;
   }

@@ -76,7 +76,9 @@ void RemoteMaster::Create(const Graph& graph, Done done) {
     return;
   }
   WireMessage message;
-  net::WireWriter(&message.fields).U8(options_.optimize ? 1 : 0);
+  net::WireWriter out(&message.fields);
+  out.U8(options_.optimize ? 1 : 0);
+  out.U8(options_.soft_placement ? 1 : 0);
   const int64_t nodes = graph.size();
   absl::StatusOr<std::string> bytes = SerializeNodes(graph, 0, message.tensors);
   if (!bytes.ok()) {

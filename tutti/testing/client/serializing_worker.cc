@@ -66,7 +66,7 @@ RunResponse Failed(absl::Status status) {
 
 void SerializingWorker::ListDevices(DevicesDone done) {
   Post([this, done = std::move(done)] {
-    worker_->ListDevices([&](absl::StatusOr<std::vector<DeviceInfo>> devices) {
+    worker_->ListDevices([done](absl::StatusOr<std::vector<DeviceInfo>> devices) {
       WireMessage message;
       if (devices.ok()) EncodeDevices(*devices, message);
       done(devices.ok() ? DecodeDevices(message.fields) : std::move(devices));
@@ -85,7 +85,7 @@ void SerializingWorker::Register(RegisterRequest request, RegisterDone done) {
       done(decoded.status());
       return;
     }
-    worker_->Register(*std::move(decoded), [&](absl::StatusOr<uint64_t> handle) {
+    worker_->Register(*std::move(decoded), [done](absl::StatusOr<uint64_t> handle) {
       done(handle.ok() ? handle : ThereAndBack(handle.status()));
     });
   });
