@@ -15,6 +15,8 @@
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
+#include "tools/tutti/plot/plot.h"
+#include "tools/tutti/serve.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
@@ -158,6 +160,56 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
   return run;
 }
 
+// `tutti plot`. The options are filled while `app` parses.
+void AddPlot(CLI::App& app, PlotOptions& options) {
+  CLI::App* plot =
+      app.add_subcommand("plot", "Draw loss and metrics of a training, here and as a picture");
+  plot->add_option("model_dir", options.directory, "The training's --model-dir")->required();
+  plot->add_option("--metric", options.metrics, "Which to draw (all but speeds)")->delimiter(',');
+  plot->add_option("--svg", options.svg, "Also write a picture to this file");
+  plot->add_option("--height", options.height, "Lines of a chart (12)")->check(CLI::Range(2, 200));
+  plot->callback([&options] {
+    const Screen screen = Screen::OfStdout();
+    Print(Plot(options, {.width = screen.width, .unicode = Utf8Locale(), .color = screen.color}));
+  });
+}
+
+// `tutti server` and `tutti status`. The options are filled while `app` parses.
+void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& result) {
+  CLI::App* server = app.add_subcommand("server", "Be a task of a cluster, until a signal ends it");
+  server->footer(
+      "A task runs parts of steps for sessions that are connected to any task of the cluster: in a\n"
+      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables and\n"
+      "queues until they are reset or it ends. SIGINT and SIGTERM end it with code 0.\n\n"
+      "The token is the secret that all tasks and clients share, from --token-file or the variable\n"
+      "TUTTI_JOB_TOKEN. A task that listens beyond this host without one refuses to start, unless\n"
+      "--insecure is given.\n\n"
+      "cluster.toml:   [cluster]\n"
+      "                ps = [\"host0:2222\"]\n"
+      "                worker = [\"host1:2222\", \"host2:2222\"]\n\n"
+      "examples: tutti server --config cluster.toml --job ps --task 0\n"
+      "          tutti run --workers 1 --ps 2 -- tutti server --tf-config");
+  server->add_flag("--tf-config", serve.tf_config, "Take cluster and task from TF_CONFIG");
+  server->add_option("--config", serve.config, "Take the cluster from this TOML file");
+  server->add_option("--job", serve.job, "The job of this task, if the file does not say");
+  server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));
+  server->add_option("--devices", serve.devices, "How many devices it has (1)")
+      ->check(CLI::Range(1, 1024));
+  server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
+  server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
+  server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
+  server->add_option("--start-seconds", serve.start_seconds,
+                     "For how long other tasks are tried that were never reached (60)")
+      ->check(Seconds(0));
+  server->callback([&serve] { Serve(serve); });
+
+  CLI::App* ask = app.add_subcommand("status", "Tell what the tasks of a cluster do");
+  ask->add_option("target", status.target, "Any task of it: tutti://host:port")->required();
+  ask->add_option("--token-file", status.token_file, "A file whose first line is the token");
+  ask->add_flag("--json", status.json, "One JSON object a task, one a line");
+  ask->callback([&status, &result] { result = PrintStatus(status) ? 0 : kFailed; });
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -173,6 +225,8 @@ int Main(int argc, char** argv) {
   ExplainOptions explain_options;
   CostOptions cost_options;
   AddExplain(app, explain_options, cost_options);
+  PlotOptions plot_options;
+  AddPlot(app, plot_options);
   LaunchOptions launch;
   RunHosts hosts;
   CLI::App* run = AddRun(app, launch, hosts);
@@ -186,6 +240,10 @@ int Main(int argc, char** argv) {
   agent->add_option("--port", agent_port, "Where the task listens (anywhere)")
       ->check(CLI::Range(0, 65535));
   agent->callback([&] { result = RunHostAgent(agent_port); });
+
+  ServeOptions serve;
+  StatusOptions status;
+  AddServer(app, serve, status, result);
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");

@@ -22,6 +22,8 @@
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
 #include "tutti/train/find_task.h"
+#include "tutti/train/hooks/built_in.h"
+#include "tutti/train/reporting/worker_trace.h"
 #include "tutti/train/stop.h"
 #include "tutti/train/strategies/registry.h"
 
@@ -81,6 +83,34 @@ void KeepOwnFlags(const StrategyDef& chosen, std::map<std::string, std::string>&
   }
 }
 
+// Accepts what `parse` does not throw for; its message says what was expected.
+Flags::Accept AcceptedIf(std::function<void(const std::string&)> parse) {
+  return [parse = std::move(parse)](std::string_view text, std::string* expected) {
+    try {
+      parse(std::string(text));
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      const size_t at = message.find("; expected ");
+      *expected = at == std::string::npos ? message : message.substr(at + 11);
+    }
+    return std::string(text);
+  };
+}
+
+// Accepts some of `words`, separated by commas.
+Flags::Accept AcceptedWords(std::vector<std::string> words) {
+  return [words = std::move(words)](std::string_view text, std::string* expected) {
+    for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      if (std::find(words.begin(), words.end(), text.substr(begin, end - begin)) == words.end()) {
+        *expected = fmt::format("some of {}, separated by commas", fmt::join(words, ", "));
+      }
+      begin = end + 1;
+    }
+    return std::string(text);
+  };
+}
+
 Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   std::vector<std::string> names, summaries;
   for (const StrategyDef* def : AllStrategies()) {
@@ -92,6 +122,7 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("strategy", &config.strategy,
             fmt::format("how training is spread: {}", fmt::join(summaries, ", ")), names);
   flags.Add("max-steps", &config.max_steps, "updates to make", 1);
+  flags.Add("epochs", &config.epochs, "passes over the data to make instead; 0 for --max-steps", 0);
   flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
   flags.Add("learning-rate", &config.learning_rate, "at the start", 0.0);
   flags.Add("scale-learning-rate", &config.scale_learning_rate,
@@ -99,6 +130,18 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("warmup-steps", &config.warmup_steps, "updates over which it grows", 0);
   flags.Add("seed", &config.seed, "fixes initial weights, the order of samples and dropout", 0);
   AddStrategyFlags(config.strategy_flags, flags);
+  flags.Add("eval-every", &config.eval_every, "steps between evaluations; 0 for one at the end", 0);
+  flags.Add("early-stop", &config.early_stop,
+            "METRIC:PATIENCE, to end when so many evaluations brought nothing better",
+            AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
+  flags.Add("model-dir", &config.model_dir,
+            "DIRECTORY for what TensorBoard shows, and metrics.jsonl");
+  flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
+  flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
+  flags.Add("show", &config.show,
+            "what log and summaries tell beside the loss: learning-rate, gradient-norm, metrics, "
+            "separated by commas",
+            AcceptedWords({"learning-rate", "gradient-norm", "metrics"}));
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
   flags.Add("ps", &config.ps,
             "how many of the processes that mpirun, srun or torchrun started hold variables", 0);
@@ -106,23 +149,29 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
-  flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers, on the first");
+  flags.Add(
+      "trace", &config.trace,
+      "FILE, or A..B[:FILE] for steps A to B, for a Chrome trace of all workers, on the first",
+      AcceptedIf([](const std::string& text) { ParseTraceRequest(text); }));
   flags.Add(
       "http", &config.http,
       "PORT, or HOST:PORT, where /metrics and /healthz are served; tasks of one host take one "
       "port after the other",
       [](std::string_view text, std::string* expected) {
         const auto place = http::ParseHttpPlace(std::string(text));
-        if (!place.ok()) *expected = MessageOf(place.status());
+        if (!place.ok()) *expected = "a port from 1 to 65535, or HOST:PORT";
         return std::string(text);
       });
-  flags.Add("verbose", &config.verbose, "tell how gradients travel");
+  flags.Add("summary", &config.summary, "show the layers of the model at the start");
+  flags.Add("verbose", &config.verbose, "tell how gradients travel, and --summary");
+  flags.Add("quiet", &config.quiet, "print nothing but errors");
   return flags;
 }
 
 // What only the end of the training would find out otherwise.
 void CheckFiles(const RunConfig& config) {
-  for (const auto& [flag, path] : {std::pair("report", config.report), {"trace", config.trace}}) {
+  for (const auto& [flag, path] :
+       {std::pair("report", config.report), {"trace", ParseTraceRequest(config.trace).path}}) {
     if (path.empty()) continue;
     ThrowIfError(WithPrefix(CheckWritable(path), fmt::format("--{}: ", flag)));
   }
@@ -231,7 +280,9 @@ int Main(int argc, char** argv, const MainOptions& options,
   const StrategyDef* strategy = nullptr;
   bool meeting = false;  // what fails then may be cured by another start
   try {
-    if (!FlagsOf(config, options).Parse(argc, argv)) return 0;
+    Flags flags = FlagsOf(config, options);
+    if (!flags.ParseWithSettings(argc, argv)) return 0;
+    config.settings = flags.Settings();
     strategy = &FindStrategy(config.strategy);
     KeepOwnFlags(*strategy, config.strategy_flags);
     const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());
@@ -246,7 +297,7 @@ int Main(int argc, char** argv, const MainOptions& options,
     Tell(config, error.what());
     return kUsage;
   }
-  if (task) ShowRole(*task, config);
+  if (task && !config.quiet) ShowRole(*task, config);
   std::unique_ptr<http::MetricsPage> page;
   try {
     page = ServeMetrics(config, task ? &*task : nullptr);

@@ -4,6 +4,7 @@
 
 #include "tutti/compile/memory_peak.h"
 #include "tutti/device/device.h"
+#include "tutti/graph/op_def.h"
 
 namespace tutti {
 
@@ -19,7 +20,9 @@ void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
       }
     }
     records.push_back({node.node->name(), node.node->op(), plan.device->name(), timing.start_nanos,
-                       timing.end_nanos, bytes});
+                       timing.end_nanos, bytes,
+                       node.node->def().transfer ? node.node->attr<std::string>("key")
+                                                 : std::string()});
   }
 }
 

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tutti/data/dataset.h"
 #include "tutti/train/estimator/model.h"
+#include "tutti/train/hooks/hook.h"
 #include "tutti/train/run_config.h"
 
 namespace tutti {
@@ -31,9 +33,9 @@ struct TrainSpec {
   // What Evaluate will be called with later, if that is known: its model is built and checked
   // before the first step, so that a mistake in it does not cost a training.
   std::optional<EvalSpec> evaluation = {};
+  // Called around steps, saves and evaluations, beside the built-in ones.
+  std::vector<std::shared_ptr<Hook>> hooks = {};
 };
-
-using Metrics = std::map<std::string, double>;  // "loss", "accuracy"
 
 struct TrainResult {
   int64_t steps = 0;
@@ -41,6 +43,7 @@ struct TrainResult {
   double seconds = 0;
   double samples_per_second = 0;  // over all workers
   bool stopped = false;           // by a signal to any worker (train/stop.h); the same on all
+  std::string stop_reason = {};   // of a hook that ended it; the same on all
 };
 
 // Trains and evaluates a model, alone or with other workers, as its RunConfig says; the same
@@ -61,6 +64,7 @@ class Estimator {
   // before, that of the initial values. A stop of any worker ends it with an Error (kCancelled).
   Metrics Evaluate(const EvalSpec& spec);
 
+  const RunConfig& config() const;
   bool leads() const;  // is this the worker that prints and writes files?
 
   // The values of all variables by name, for tests and for saving.

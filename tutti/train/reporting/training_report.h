@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/estimator/training_graph.h"
 #include "tutti/train/reporting/time_table.h"
 #include "tutti/train/reporting/training_metrics.h"
 #include "tutti/train/run_config.h"
@@ -13,9 +14,9 @@
 namespace tutti {
 
 // What is trained and by whom, on standard error: a line each; with --verbose also how gradients
-// travel. `how` is JointStep's.
-void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& dataset,
-               std::string_view how);
+// travel, and with that or --summary the layers of the model.
+void ShowStart(const RunConfig& config, const Graph& graph, const TrainingGraph& training,
+               const Dataset& dataset);
 
 // Measures where the time of a training goes, from its construction on, and tells at the end.
 class TrainingReport {
