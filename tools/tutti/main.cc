@@ -4,6 +4,9 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,6 +21,7 @@
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/schedule/schedule.h"
+#include "tutti/launch/host_agent.h"
 #include "tutti/launch/launcher.h"
 
 namespace tutti::tools {
@@ -91,9 +95,29 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
   });
 }
 
+// Where `tutti run` starts tasks, as it stands on the command line.
+struct RunHosts {
+  std::string hosts, hostfile, ssh = "ssh", tutti;
+
+  // Fills in what follows from it. Throws Error.
+  void Apply(bool workers_given, LaunchOptions& launch) const {
+    if (hosts.empty() && hostfile.empty()) return;
+    launch.hosts = ValueOrThrow(hosts.empty() ? ReadHostfile(hostfile) : ParseHosts(hosts));
+    std::error_code error;
+    launch.ssh.tutti = tutti.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string()
+                                     : tutti;
+    std::istringstream words(ssh);
+    launch.ssh.ssh.assign(std::istream_iterator<std::string>(words), {});
+    if (launch.ssh.ssh.empty()) ThrowInvalidArgument("--ssh is empty; expected a command");
+    if (workers_given) return;
+    launch.roles.workers = 0;
+    launch.roles.workers = SlotsOf(launch.hosts) - launch.roles.tasks();
+  }
+};
+
 // `tutti run`. The options are filled while `app` parses.
-CLI::App* AddRun(CLI::App& app, LaunchOptions& launch) {
-  CLI::App* run = app.add_subcommand("run", "Run a program as the tasks of a job on this host");
+CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
+  CLI::App* run = app.add_subcommand("run", "Run a program as the tasks of a job");
   run->footer(
       "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to all tasks: trainings end after their "
       "step,\nand a second signal ends them at once. Whoever is left after --grace gets SIGTERM, "
@@ -126,6 +150,12 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch) {
   run->add_option("--grace", launch.grace_seconds,
                   "Seconds for the others to end by themselves after the first failure (5)")
       ->check(Seconds(0));
+  run->add_option("--hosts", hosts.hosts,
+                  "Where tasks run, by ssh, and how many on each: a:2,b:2 (this host)");
+  run->add_option("--hostfile", hosts.hostfile, "The same, a line a host: a slots=2")
+      ->excludes("--hosts");
+  run->add_option("--ssh", hosts.ssh, "The command that reaches a host (ssh)");
+  run->add_option("--remote-tutti", hosts.tutti, "This program on the hosts (the path it has here)");
   run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
   return run;
 }
@@ -198,8 +228,18 @@ int Main(int argc, char** argv) {
   PlotOptions plot_options;
   AddPlot(app, plot_options);
   LaunchOptions launch;
-  CLI::App* run = AddRun(app, launch);
-  run->callback([&] { result = Launch(launch); });
+  RunHosts hosts;
+  CLI::App* run = AddRun(app, launch, hosts);
+  run->callback([&] {
+    hosts.Apply(run->count("--workers") > 0, launch);
+    result = Launch(launch);
+  });
+  int agent_port = 0;
+  CLI::App* agent = app.add_subcommand("host-agent", "Run a task for `tutti run --hosts`");
+  agent->group("");
+  agent->add_option("--port", agent_port, "Where the task listens (anywhere)")
+      ->check(CLI::Range(0, 65535));
+  agent->callback([&] { result = RunHostAgent(agent_port); });
 
   ServeOptions serve;
   StatusOptions status;

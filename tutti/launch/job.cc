@@ -23,6 +23,7 @@ namespace tutti {
 namespace {
 
 constexpr int kPeerLost = RestartPolicy::kPeerLost;
+constexpr int kSshFailed = 255;  // what ssh exits with when it fails itself
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr double kTerminateSeconds = 2;  // between SIGTERM and SIGKILL
 constexpr int64_t kLookEvery = kSecond;  // at tasks that are waited for
@@ -54,9 +55,9 @@ Job::Job(const LaunchOptions& options)
   }
 }
 
-int Job::Run(int signals) {
+int Job::Run() {
   while (AnyRuns() || mend_at_ != 0) {
-    PollOnce(signals);
+    PollOnce();
     EndByForce();
     Mend();
     LookAtTasks();
@@ -74,13 +75,13 @@ bool Job::AnyRuns() const {
   return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.runs(); });
 }
 
-void Job::PollOnce(int signals) {
+void Job::PollOnce() {
   struct Source {
     size_t task;
     int fd;
   };
-  std::vector<pollfd> fds = {{.fd = signals, .events = POLLIN, .revents = 0}};
-  std::vector<Source> sources = {{0, signals}};
+  std::vector<pollfd> fds = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  std::vector<Source> sources = {{0, signals_}};
   for (size_t i = 0; i < tasks_.size(); ++i) {
     if (!tasks_[i].process) continue;
     const TaskProcess& process = *tasks_[i].process;
@@ -95,7 +96,7 @@ void Job::PollOnce(int signals) {
     }
   }
   if (::poll(fds.data(), nfds_t(fds.size()), Timeout()) <= 0) return;
-  if (fds[0].revents != 0) TakeSignal(signals);
+  if (fds[0].revents != 0) TakeSignal();
   for (size_t i = 1; i < fds.size(); ++i) {
     if (fds[i].revents == 0) continue;
     if (sources[i].fd == tasks_[sources[i].task].process->exited()) {
@@ -207,9 +208,9 @@ void Job::EndFinally() {
   StartDeadline(options_.grace_seconds);
 }
 
-void Job::TakeSignal(int signals) {
+void Job::TakeSignal() {
   signalfd_siginfo info;
-  if (::read(signals, &info, sizeof(info)) != ssize_t(sizeof(info))) return;
+  if (::read(signals_, &info, sizeof(info)) != ssize_t(sizeof(info))) return;
   const int number = int(info.ssi_signo);
   if (!final_) {
     signal_ = number;
@@ -242,6 +243,9 @@ void Job::LookAtTasks() {
   const int64_t now = NowNanos();
   if (now < next_look_) return;
   next_look_ = now + kLookEvery;
+  for (const Task& task : tasks_) {
+    if (task.runs() && !task.host.empty()) task.process->Tell(kAliveLine);
+  }
   if (deadline_ != 0 || mend_at_ != 0) return;  // the end has begun, and has its own
   std::vector<TaskState> states;
   for (const Task& task : tasks_) {
@@ -255,6 +259,14 @@ void Job::LookAtTasks() {
 }
 
 std::string Job::HowItEnded() const {
+  const std::string& host = tasks_[cause_->loss.task].host;
+  const int code = cause_->loss.code;
+  if (!host.empty() && cause_->signal == 0 && code > 128) {
+    // What ended a task elsewhere is in its code; 255 is ssh's own.
+    return code == kSshFailed
+               ? fmt::format("was lost: ssh to {} failed, or its connection was cut", host)
+               : fmt::format("was ended by {} on {}", SignalName(code - 128), host);
+  }
   return cause_->signal != 0 ? fmt::format("was ended by {}", SignalName(cause_->signal))
                              : fmt::format("exited with code {}", cause_->loss.code);
 }

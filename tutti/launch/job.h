@@ -22,15 +22,18 @@ class Job {
  public:
   explicit Job(const LaunchOptions& options);
 
-  // Opens log files and starts every task.
-  absl::Status Start();
-  // Until all have ended. `signals` is a signalfd. Returns the exit code.
-  int Run(int signals);
+  // Opens log files and starts every task. `signals` is a signalfd: one that comes while other
+  // hosts are waited for ends the start (CANCELLED).
+  absl::Status Start(int signals);
+  // Until all have ended. Returns the exit code.
+  int Run();
 
  private:
   struct Task {
     TaskId id;
     std::string role;                    // "worker 0"
+    std::string host = {};               // that ssh reaches; empty: this one
+    bool agent_waits = false;            // there, for the command
     net::Socket port = {};               // that it is to listen at; held until it is started
     std::optional<TaskProcess> process;  // of its last start
     int64_t started = 0;                 // NowNanos of that
@@ -47,18 +50,28 @@ class Job {
   // job_start.cc
   absl::Status HoldPorts();
   absl::Status StartTask(size_t index);
+  absl::Status StartHere(Task& task);
+  std::vector<std::pair<std::string, std::string>> EnvironmentOf(const Task& task) const;
+
+  // job_remote.cc
+  absl::Status AssignTasks();
+  absl::Status StartAgent(Task& task, int port);
+  absl::StatusOr<std::string> WaitForAgent(size_t index);
+  absl::Status StartThere(size_t index);
+
+  // job_start.cc
   absl::Status StartAll();
   absl::Status StartAgain(const std::vector<size_t>& tasks);
   void Watch();
 
   // job.cc
   bool AnyRuns() const;
-  void PollOnce(int signals);
+  void PollOnce();
   int Timeout() const;
   void TakeOutput(size_t task, int fd);
   void TakeEnd(size_t task);
   void TakeRest(size_t task, int fd);
-  void TakeSignal(int signals);
+  void TakeSignal();
   void TakeLoss(size_t task, int code);
   void Mend();
   void EndFinally();
@@ -72,6 +85,7 @@ class Job {
   std::vector<Task> tasks_;
   JobOutput output_;
   RestartPolicy policy_;
+  int signals_ = -1;
   std::string token_;
   ClusterSpec cluster_;
   std::optional<JobGuard> guard_;

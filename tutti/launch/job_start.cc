@@ -60,31 +60,50 @@ absl::StatusOr<net::Socket> ListenAt(const std::string& address) {
 absl::Status Job::HoldPorts() {
   ClusterSpec::Jobs jobs;
   for (Task& task : tasks_) {
+    if (!task.host.empty()) TUTTI_RETURN_IF_ERROR(StartAgent(task, /*port=*/0));
+  }
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    Task& task = tasks_[i];
+    std::string& address = jobs[task.id.job][task.id.index];
+    if (!task.host.empty()) {
+      TUTTI_ASSIGN_OR_RETURN(address, WaitForAgent(i));
+      continue;
+    }
     auto port = ListenAt("127.0.0.1:0");
     if (!port.ok()) return WithPrefix(port.status(), fmt::format("no port for {}: ", task.role));
     task.port = *std::move(port);
     TUTTI_ASSIGN_OR_RETURN(const net::Address bound, net::LocalAddress(task.port.fd()));
-    jobs[task.id.job][task.id.index] = net::ToString(bound);
+    address = net::ToString(bound);
   }
   TUTTI_ASSIGN_OR_RETURN(cluster_, ClusterSpec::Make(std::move(jobs)));
   return absl::OkStatus();
 }
 
+std::vector<std::pair<std::string, std::string>> Job::EnvironmentOf(const Task& task) const {
+  std::vector<std::pair<std::string, std::string>> environment = {
+      {"TF_CONFIG", ToTfConfig({cluster_, task.id, ""})},
+      {"TUTTI_LAUNCH", "tf-config"},  // whatever started the launcher
+      {"TUTTI_JOB_TOKEN", token_}};
+  if (options_.devices > 0) {
+    environment.emplace_back("TUTTI_DEVICES", fmt::format("{}", options_.devices));
+  }
+  return environment;
+}
+
 absl::Status Job::StartTask(size_t index) {
-  Task& task = tasks_[index];
+  return tasks_[index].host.empty() ? StartHere(tasks_[index]) : StartThere(index);
+}
+
+absl::Status Job::StartHere(Task& task) {
   if (!task.port.valid()) {
     // A task that is started again gets the address that the others know.
     TUTTI_ASSIGN_OR_RETURN(task.port, ListenAt(cluster_.AddressOf(task.id)));
   }
   TaskCommand command;
   command.arguments = options_.command;
-  command.environment = {{"TF_CONFIG", ToTfConfig({cluster_, task.id, ""})},
-                         {"TUTTI_JOB_TOKEN", token_},
-                         {"TUTTI_PROGRESS_FD", fmt::format("{}", kProgressFd)},
-                         {net::kInheritedSocket, fmt::format("{}", kListenFd)}};
-  if (options_.devices > 0) {
-    command.environment.emplace_back("TUTTI_DEVICES", fmt::format("{}", options_.devices));
-  }
+  command.environment = EnvironmentOf(task);
+  command.environment.emplace_back("TUTTI_PROGRESS_FD", fmt::format("{}", kProgressFd));
+  command.environment.emplace_back(net::kInheritedSocket, fmt::format("{}", kListenFd));
   command.cores = CoresOf(task.id, options_);
   command.listening = task.port.fd();
   TUTTI_ASSIGN_OR_RETURN(TaskProcess process, TaskProcess::Start(command));
@@ -104,7 +123,9 @@ absl::Status Job::StartAll() {
   return absl::OkStatus();
 }
 
-absl::Status Job::Start() {
+absl::Status Job::Start(int signals) {
+  signals_ = signals;
+  TUTTI_RETURN_IF_ERROR(AssignTasks());
   if (!options_.log_dir.empty()) TUTTI_RETURN_IF_ERROR(output_.OpenLogs(options_.log_dir));
   const char* const token = std::getenv("TUTTI_JOB_TOKEN");
   token_ = token == nullptr || *token == '\0' ? RandomToken() : token;

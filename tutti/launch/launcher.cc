@@ -48,10 +48,10 @@ int Launch(const LaunchOptions& options) {
   int code = kUsage;
   {
     Job job(options);
-    if (const absl::Status status = job.Start(); !status.ok()) {
+    if (const absl::Status status = job.Start(signals); !status.ok()) {
       FormatTo(stderr, "tutti run: {}\n", MessageOf(status));
     } else {
-      code = job.Run(signals);
+      code = job.Run();
       EndChildrenExcept(others);
     }
   }

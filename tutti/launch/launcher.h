@@ -4,12 +4,16 @@
 #include <vector>
 
 #include "tutti/cluster/roles.h"
+#include "tutti/launch/hosts.h"
+#include "tutti/launch/remote_task.h"
 
 namespace tutti {
 
 struct LaunchOptions {
   RoleCounts roles;
   std::vector<std::string> command;  // program and its arguments
+  std::vector<HostSlots> hosts;      // where tasks run, by ssh; empty: here
+  SshOptions ssh;                    // for these
   int cores_per_worker = 0;          // 0: an even share of all
   int devices = 0;                   // of every task; 0: as the program likes
   int restarts = 0;                  // of lost tasks, in all
@@ -19,7 +23,8 @@ struct LaunchOptions {
   double first_pause_seconds = 1;    // before the first restart; each later one takes twice as long
 };
 
-// Runs the command as the tasks of one job on this host, and waits for their end. Each gets a
+// Runs the command as the tasks of one job, and waits for their end, on this host or, by ssh, on
+// others (host_agent.h), in this process's folder. Each gets a
 // TF_CONFIG, its port as a descriptor that listens already (net/inherited_socket.h), the job's
 // token (TUTTI_JOB_TOKEN; a random one unless it is set), and its share of this process's cores:
 // those that train divide them, so do the ps tasks, and the evaluator may use any. Their output

@@ -21,6 +21,7 @@
 #include "tutti/cluster/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
+#include "tutti/train/find_task.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/worker_trace.h"
 #include "tutti/train/stop.h"
@@ -142,6 +143,9 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             "separated by commas",
             AcceptedWords({"learning-rate", "gradient-norm", "metrics"}));
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
+  flags.Add("ps", &config.ps,
+            "how many of the processes that mpirun, srun or torchrun started hold variables", 0);
+  flags.Add("evaluator", &config.evaluator, "the last of these processes evaluates");
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
@@ -155,7 +159,7 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
       "port after the other",
       [](std::string_view text, std::string* expected) {
         const auto place = http::ParseHttpPlace(std::string(text));
-        if (!place.ok()) *expected = MessageOf(place.status());
+        if (!place.ok()) *expected = "a port from 1 to 65535, or HOST:PORT";
         return std::string(text);
       });
   flags.Add("summary", &config.summary, "show the layers of the model at the start");
@@ -274,19 +278,22 @@ int Main(int argc, char** argv, const MainOptions& options,
   CatchStopSignals();
   std::optional<TaskConfig> task;
   const StrategyDef* strategy = nullptr;
+  bool meeting = false;  // what fails then may be cured by another start
   try {
     Flags flags = FlagsOf(config, options);
     if (!flags.ParseWithSettings(argc, argv)) return 0;
     config.settings = flags.Settings();
     strategy = &FindStrategy(config.strategy);
     KeepOwnFlags(*strategy, config.strategy_flags);
-    task = ValueOrThrow(TfConfigFromEnvironment());
-    if (task) {
-      config.tf_config = std::getenv("TF_CONFIG");
-      CheckRole(*strategy, *task);
-    }
+    const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());
+    CheckRoleFlags(environment, config);
+    meeting = true;
+    task = FindTask(environment, config);
+    meeting = false;
+    if (task) CheckRole(*strategy, *task);
     if (!task || task->TrainerRank() == 0) CheckFiles(config);
   } catch (const Error& error) {
+    if (meeting && error.code() != Code::kInvalidArgument) return FailToStart(config, error);
     Tell(config, error.what());
     return kUsage;
   }

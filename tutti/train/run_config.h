@@ -29,6 +29,8 @@ struct RunConfig {
   std::map<std::string, std::string> strategy_flags = {};
   bool scale_learning_rate = false;  // --scale-learning-rate: times the number of workers
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
+  int64_t ps = 0;          // --ps: of the processes that MPI, Slurm or torchrun started
+  bool evaluator = false;  // --evaluator: the last of them evaluates
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
   std::string model_dir = {};        // --model-dir: summaries go there, too; empty: none
   std::string report = {};           // --report: what a training took, as JSON
