@@ -272,6 +272,9 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
+  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
+    BenchLink(options);
+  });
   bool child = false;
   CLI::App* startup =
       bench->add_subcommand("startup", "From process start to the end of the first step");

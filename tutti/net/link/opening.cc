@@ -46,8 +46,7 @@ void StreamLink::StartDialing() {
   if (state() == State::kBroken) return;
   state_ = State::kOpening;
   if (dial_deadline_ == 0) {
-    dial_deadline_ =
-        NowNanos() + static_cast<int64_t>(context_->options.connect_seconds * 1e9);
+    dial_deadline_ = NowNanos() + static_cast<int64_t>(context_->options.connect_seconds * 1e9);
   }
   Identity own = context_->options.identity;
   own.purpose = Identity::Purpose::kLink;
