@@ -15,8 +15,9 @@ struct BenchOptions {
   bool list = false;       // peak: every value that is alive at the peak
 };
 
-// Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; and the
-// median time of a run of one node.
+// Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; the
+// median time of a run of one node; and what a step costs more when its value goes to a second
+// device of the process and back.
 void BenchNull(const BenchOptions& options);
 
 // The median time of a training step: forward, backward and SGD update.

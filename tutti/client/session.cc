@@ -36,7 +36,8 @@ void Await(const Call& call) {
 
 // The session's server, or one of its own.
 std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
-  const CompileOptions compile{.optimize = options.optimize};
+  const CompileOptions compile{.optimize = options.optimize,
+                               .soft_placement = options.soft_placement};
   if (!options.target.empty()) {
     if (options.server != nullptr) {
       ThrowInvalidArgument("SessionOptions has both a target and a server; give one of them");
@@ -113,6 +114,7 @@ MasterRunRequest MakeRequest(const Graph& graph, std::span<const Feed> feeds,
   }
   request.timeout_nanos = options.timeout.count();
   request.trace = options.trace;
+  request.caller_waits = true;
   return request;
 }
 

@@ -85,6 +85,9 @@ struct SessionOptions {
   // belongs to it.
   std::shared_ptr<collective::Communicator> communicator = nullptr;
   bool optimize = true;  // false: no passes but what correctness needs, for debugging
+  // A node that asks for a device which is not there goes to the first device of the session's own
+  // task, and the log says so, once; without it that is an error.
+  bool soft_placement = false;
 };
 
 // Runs parts of a graph. Several threads may call Run at once. The graph must outlive the session;

@@ -9,6 +9,7 @@
 
 #include "tutti/base/awaited.h"
 #include "tutti/base/cores.h"
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/cluster_network.h"
 #include "tutti/cluster/cluster_rendezvous.h"
@@ -48,9 +49,39 @@ void Check(const ServerOptions& options) {
   }
 }
 
-int CoresPerDevice(const ServerOptions& options) {
-  if (options.cores_per_device > 0) return options.cores_per_device;
-  return std::max(1, UsableCores() / options.devices);
+// What a device has, and whether lanes must share cores.
+struct Division {
+  int cores = 1;                         // of each device
+  std::vector<std::vector<int>> pinned;  // by device; empty: the system chooses
+  bool crowded = false;
+};
+
+// Several devices have cores of their own where there are enough. A single one takes what the
+// system gives it: other tasks on this host may have one, too.
+Division Divide(const ServerOptions& options) {
+  Division division;
+  const std::vector<int> usable = NumbersOfUsableCores();
+  const int count = UsableCores();
+  division.cores = options.cores_per_device > 0 ? options.cores_per_device
+                                                : std::max(1, count / options.devices);
+  const int wanted = division.cores * options.devices;
+  division.crowded = wanted > count;
+  if (division.crowded) {
+    Log(LogLevel::kInfo,
+        "{} device{} of {} core{} each share the {} core{} that this process may use",
+        options.devices, options.devices == 1 ? "" : "s", division.cores,
+        division.cores == 1 ? "" : "s", count, count == 1 ? "" : "s");
+  } else if (options.devices > 1 && int(usable.size()) == count) {
+    for (int i = 0; i < options.devices; ++i) {
+      if (options.cores_per_device == 0) {
+        division.pinned.push_back(ShareOfCores(usable, i, options.devices));
+      } else {
+        division.pinned.emplace_back(usable.begin() + i * division.cores,
+                                     usable.begin() + (i + 1) * division.cores);
+      }
+    }
+  }
+  return division;
 }
 
 }  // namespace
@@ -101,10 +132,13 @@ ClusterSpec SpecOf(const ServerOptions& options) {
 Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting>()) {
   Check(options);
   task_ = fmt::format("/job:{}/task:{}", options.job, options.task);
+  Division division = Divide(options);
   LocalWorkerOptions worker{.job = options.job,
                             .task = options.task,
                             .devices = options.devices,
-                            .cores = CoresPerDevice(options),
+                            .cores = division.cores,
+                            .pinned = std::move(division.pinned),
+                            .crowded = division.crowded,
                             .communicator = options.communicator};
   if (options.cluster.empty()) {
     worker_ = std::make_shared<LocalWorker>(std::move(worker));
@@ -150,6 +184,8 @@ std::vector<DeviceInfo> Server::devices() const {
   worker_->ListDevices([&listed](auto devices) { listed.Set(std::move(devices)); });
   return ValueOrThrow(listed.Wait());
 }
+
+std::vector<DeviceStats> Server::stats() const { return worker_->stats(); }
 
 void Server::Reset(const std::string& container) {
   if (member_ == nullptr) {

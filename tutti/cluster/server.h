@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tutti/device/device_info.h"
+#include "tutti/device/device_stats.h"
 
 namespace tutti {
 
@@ -69,6 +70,7 @@ class Server {
 
   const std::string& task() const { return task_; }  // "/job:local/task:0"
   std::vector<DeviceInfo> devices() const;
+  std::vector<DeviceStats> stats() const;  // by device
 
   // Forgets the variables and queues of a container. Steps that have run already keep those that
   // they use; steps that are compiled from here on make new ones.

@@ -19,6 +19,7 @@
 
 #include "tutti/base/awaited.h"
 #include "tutti/base/clock.h"
+#include "tutti/base/log.h"
 #include "tutti/compile/extract.h"
 
 namespace tutti {
@@ -113,7 +114,7 @@ absl::StatusOr<std::vector<DeviceInfo>> LocalMaster::DevicesFor(const Program& p
       const absl::Status status = ListDevices(task);
       if (status.ok()) {
         needed.insert(task);
-      } else if (wanted->job && wanted->task) {
+      } else if (wanted->job && wanted->task && !options_.soft_placement) {
         return status;
       }
     }
@@ -250,8 +251,10 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
   TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, wanted));
   TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
   TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, DevicesFor(program));
-  TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts,
-                         CompileWhole(program, devices, &folding_, options_));
+  TUTTI_ASSIGN_OR_RETURN(
+      std::vector<Partition> parts,
+      CompileWhole(program, devices, &folding_, options_,
+                   [this](const Node& node, const std::string& why) { LogFallBack(node, why); }));
   TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
   auto step = std::make_shared<Step>();
   TUTTI_RETURN_IF_ERROR(Register(std::move(parts), *step));
@@ -265,6 +268,15 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
     part.gives_all_fetches = is_all(part.fetch_index, request.fetches.size());
   }
   return step;
+}
+
+// A node may be part of many steps, and each is placed anew.
+void LocalMaster::LogFallBack(const Node& node, const std::string& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!fell_back_.insert(node.name()).second) return;
+  }
+  Log(LogLevel::kWarning, "{}", why);
 }
 
 // Gives every worker its parts. The workers compile at the same time, those of other processes
@@ -330,7 +342,8 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
                          .handle = part.handle,
                          .random_step = id.step,
                          .trace = request.trace,
-                         .feeds = {}};
+                         .feeds = {},
+                         .caller_waits = request.caller_waits && i + 1 == count};
     if (part.takes_all_feeds && i + 1 == count) {
       to_worker.feeds = std::move(request.feed_values);
     } else {

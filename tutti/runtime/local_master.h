@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,7 @@ class LocalMaster final : public Master {
                                                 const ActiveRun& run);
   absl::Status AbortedStatus(const ActiveRun& run);
   absl::Status Register(std::vector<Partition> parts, Step& step);
+  void LogFallBack(const Node& node, const std::string& why);
 
   ActiveRun* Begin(int64_t step);
   absl::Status Prepare(ActiveRun& run, const MasterRunRequest& request);
@@ -76,7 +78,8 @@ class LocalMaster final : public Master {
   Deadlines deadlines_;
 
   std::mutex mutex_;
-  absl::Status closed_;  // not OK: why
+  absl::Status closed_;              // not OK: why
+  std::set<std::string> fell_back_;  // nodes whose wish for a device was not met, as was logged
   std::vector<std::unique_ptr<ActiveRun>> active_;
   std::map<int64_t, absl::Status> aborted_early_;  // by step: before their Run came
   std::vector<std::unique_ptr<ActiveRun>> idle_;   // kept for later runs

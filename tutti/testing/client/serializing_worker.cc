@@ -57,7 +57,7 @@ RunResponse Failed(absl::Status status) {
 
 void SerializingWorker::ListDevices(DevicesDone done) {
   Post([this, done = std::move(done)] {
-    worker_->ListDevices([&](absl::StatusOr<std::vector<DeviceInfo>> devices) {
+    worker_->ListDevices([done](absl::StatusOr<std::vector<DeviceInfo>> devices) {
       WireMessage message;
       if (devices.ok()) EncodeDevices(*devices, message);
       done(devices.ok() ? DecodeDevices(message.fields) : std::move(devices));
@@ -76,7 +76,7 @@ void SerializingWorker::Register(RegisterRequest request, RegisterDone done) {
       done(decoded.status());
       return;
     }
-    worker_->Register(*std::move(decoded), [&](absl::StatusOr<uint64_t> handle) {
+    worker_->Register(*std::move(decoded), [done](absl::StatusOr<uint64_t> handle) {
       done(handle.ok() ? handle : ThereAndBack(handle.status()));
     });
   });
@@ -94,7 +94,7 @@ void SerializingWorker::Run(RunRequest&& request, RunDone done) {
       done(Failed(decoded.status()));
       return;
     }
-    worker_->Run(*std::move(decoded), [&](RunResponse&& response) {
+    worker_->Run(*std::move(decoded), [this, done](RunResponse&& response) {
       auto answer = std::make_shared<WireMessage>();
       EncodeResponse(response, *answer);
       answer->tensors = Received(answer->tensors);

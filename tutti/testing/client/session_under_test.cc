@@ -21,7 +21,8 @@ Session MakeSession(const Graph& graph, const SessionOptions& options) {
   auto worker = std::make_shared<SerializingWorker>(server.worker(), std::random_device()());
   return Session(graph, std::make_unique<LocalMaster>(
                             WorkersByTask{{server.task(), std::move(worker)}}, server.task(),
-                            CompileOptions{.optimize = options.optimize}));
+                            CompileOptions{.optimize = options.optimize,
+                                           .soft_placement = options.soft_placement}));
 }
 
 }  // namespace
