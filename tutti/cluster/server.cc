@@ -164,7 +164,6 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                             .addresses = AddressesOf(spec),
                             .bind = options.bind.empty() ? own : options.bind,
                             .advertised = own,
-                            .listening_fd = options.listening_fd,
                             .insecure = options.insecure},
                            member_->peers.get(), member_->peers.get()));
   TaskServices::Options services{.worker = worker_,

@@ -40,7 +40,6 @@ struct ServerOptions {
   // beyond its host needs one, unless `insecure` says otherwise.
   std::string token = {};
   bool insecure = false;
-  int listening_fd = -1;  // a socket that listens already, from a launcher, in place of `bind`
   // For how long a task is tried that was never reached: it may still be starting, and its name may
   // not resolve yet.
   double start_seconds = 60;

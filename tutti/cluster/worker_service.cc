@@ -80,19 +80,7 @@ void WorkerService::Run(const std::shared_ptr<Peer>& master, uint64_t call, Peer
     AnswerError(*master, call, std::move(status));
     return;
   }
-  const StepId id = request->id;
-  try {
-    threads_.Post([this, account, call,
-                   kept = std::make_shared<RunRequest>(*std::move(request))] {
-      RunNow(account, call, std::move(*kept));
-    });
-  } catch (...) {
-    {
-      std::lock_guard lock(mutex_);
-      account->running.erase(id);
-    }
-    AnswerError(*master, call, StatusFromCurrentException());
-  }
+  RunNow(account, call, *std::move(request));
 }
 
 void WorkerService::RunNow(const std::shared_ptr<Account>& account, uint64_t call,
