@@ -18,6 +18,7 @@
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/cluster/tf_config.h"
+#include "tutti/train/checkpoints/save_schedule.h"
 #include "tutti/train/stop.h"
 #include "tutti/train/strategies/registry.h"
 
@@ -98,6 +99,17 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
+  flags.Add("model-dir", &config.model_dir,
+            "DIR for checkpoints; training goes on from the newest");
+  flags.Add("save-every", &config.save_every, "steps (500) or seconds (60s) between checkpoints",
+            [](std::string_view text, std::string* expected) {
+              *expected = SaveSchedule::Check(text);
+              return std::string(text);
+            });
+  flags.Add("keep", &config.keep, "newest checkpoints that stay; 0 for all", 0);
+  flags.Add("keep-best", &config.keep_best, "METRIC by which the best checkpoint stays, too");
+  flags.Add("warm-start", &config.warm_start, "PATH of a checkpoint to take what fits from");
+  flags.Add("warm-start-map", &config.warm_start_map, "NEW=OLD,... names for it; NEW*=OLD*");
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
   flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers, on the first");
   flags.Add("verbose", &config.verbose, "tell how gradients travel");

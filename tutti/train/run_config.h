@@ -27,9 +27,16 @@ struct RunConfig {
   bool scale_learning_rate = false;  // --scale-learning-rate: times the number of workers
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
-  std::string report = {};           // --report: what a training took, as JSON
-  std::string trace = {};            // --trace: a Chrome trace of all workers
-  bool verbose = false;              // --verbose: tell how gradients travel
+  std::string model_dir = {};  // --model-dir: where checkpoints are kept; empty: there are none
+  // --save-every: how often one is written: steps ("500"), seconds ("60s"), or "0", only at the end
+  std::string save_every = "600s";
+  int64_t keep = 5;                 // --keep: how many of the newest stay; 0: all
+  std::string keep_best = {};       // --keep-best: and the best one by this metric
+  std::string warm_start = {};      // --warm-start: a checkpoint to take what fits from
+  std::string warm_start_map = {};  // --warm-start-map: NEW=OLD,... names for it
+  std::string report = {};          // --report: what a training took, as JSON
+  std::string trace = {};           // --trace: a Chrome trace of all workers
+  bool verbose = false;             // --verbose: tell how gradients travel
   // The cluster and the place of this process in it, as the text of TF_CONFIG; empty: there is no
   // cluster. Main takes that of the environment.
   std::string tf_config = {};

@@ -18,6 +18,7 @@
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/estimator/agreement.h"
 #include "tutti/train/estimator/bad_values.h"
 #include "tutti/train/estimator/evaluation.h"
@@ -53,13 +54,22 @@ class Estimator::Impl {
                                 .Prefetch(kPrefetch);
     const int64_t max_steps = spec.max_steps > 0 ? spec.max_steps : config_.max_steps;
     const bool first = training_.train == nullptr;
-    if (first) BuildToTrain(dataset);
-    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
-    Agree(fmt::format("Train (call {})", ++trainings_), first, DataFacts(dataset, max_steps));
+    const std::string call = fmt::format("Train (call {})", ++trainings_);
     if (first) {
-      InitializeState();
-      if (WantsWorkerTraces(config_)) traced_step_ = std::min(kTracedStep, max_steps - 1);
+      RequireAgreement(peers(), call, {});
+      checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+      const auto newest = checkpoints_->Find();
+      BuildToTrain(dataset, newest ? newest->order : SumOrder());
+    }
+    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
+    Agree(call, first, DataFacts(dataset, max_steps));
+    if (first) {
+      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.joint.order);
+      const bool resumed = InitializeState();
+      checkpoints_->BeginTraining(graph_, std::move(facts));
+      if (WantsWorkerTraces(config_)) traced_step_ = std::min(step_ + kTracedStep, max_steps - 1);
       if (leads()) ShowStart(config_, graph_, dataset, training_.joint.how);
+      if (leads() && resumed) TellResume(max_steps);
     }
     return Loop(dataset, max_steps);
   }
@@ -70,8 +80,13 @@ class Estimator::Impl {
     BuildToEvaluate(dataset);
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
-    if (!session_) InitializeState();
-    return evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
+    const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    checkpoints_->NoteMetrics(step_, metrics);
+    return metrics;
   }
 
   bool leads() const { return config_.leads(); }
@@ -118,11 +133,11 @@ class Estimator::Impl {
   }
 
   // The mode that is built first makes the variables, the second one finds them.
-  void BuildToTrain(const Dataset& dataset) {
+  void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
     if (evaluation_) reuse.emplace(graph_, "", "training");
-    training_ = BuildTraining(graph_, model_, config_, dataset);
+    training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
@@ -138,8 +153,9 @@ class Estimator::Impl {
     RequireAgreement(peers(), call, facts);
   }
 
-  // Gives the variables that have none their first values, the same on all workers.
-  void InitializeState() {
+  // Gives the variables that have none their first values, or all of them those of the newest
+  // checkpoint, the same on all workers. True if there was one.
+  bool InitializeState() {
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
@@ -148,11 +164,31 @@ class Estimator::Impl {
       session_.emplace(graph_, options);
     }
     session_->Initialize();
+    const auto point = checkpoints_->Restore(graph_, *session_);
+    if (point) {
+      step_ = point->step;
+      position_ = point->position;
+    } else {
+      checkpoints_->WarmStart(graph_, *session_);
+    }
     config_.strategy_object->SynchronizeState(graph_, *session_);
+    return point.has_value();
+  }
+
+  void TellResume(int64_t max_steps) const {
+    if (step_ < max_steps) {
+      FormatTo(stderr, "{}: goes on from step {} of {}, the newest checkpoint in {}\n",
+               config_.program, step_, max_steps, config_.model_dir);
+    } else {
+      FormatTo(stderr,
+               "{}: the newest checkpoint in {} is of step {}, and --max-steps is {}: there is "
+               "nothing to train\n",
+               config_.program, config_.model_dir, step_, max_steps);
+    }
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto reader = dataset.Read(step_);
+    const auto reader = dataset.ReadFrom(position_);
     std::optional<Progress> progress;
     if (leads()) {
       progress.emplace(ProgressOptions{.label = "step", .total = max_steps, .start = step_});
@@ -169,6 +205,8 @@ class Estimator::Impl {
       samples = batch.count;
       stop = RunStep(batch, dataset.batch_size(), &loss);
       report.CountStep(double(fetched_[kSamples].scalar<float>()));
+      position_ += dataset.batch_size();
+      if (step_ < max_steps && !stop) checkpoints_->AfterStep(*session_, step_, position_);
       if (progress) progress->Update(step_, {{"loss", loss}});
       if (leads() && config_.log_every > 0 && step_ % config_.log_every == 0) {
         FormatTo(stderr, "step {} loss {:.6f}\n", step_, loss);
@@ -180,6 +218,7 @@ class Estimator::Impl {
     if (samples >= 0) {
       CheckLastUpdate(peers(), *session_, training_.spec.loss, feeds_, samples, step_);
     }
+    result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
     if (stop) TellStop(AgreeOnStop(peers()), max_steps);
     if (out_of_data && leads()) TellEndOfData(dataset, max_steps);
     return result;
@@ -232,6 +271,8 @@ class Estimator::Impl {
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
+  int64_t position_ = 0;  // samples taken so far, over all workers
+  std::optional<Checkpoints> checkpoints_;
   int64_t traced_step_ = -1;  // the same on all workers; -1: none
   std::vector<Feed> feeds_;
   Tensor fetched_[kFetches];
@@ -249,7 +290,8 @@ std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables()
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
   TrainSpec checked = train;
   checked.evaluation = eval;
-  if (estimator.Train(checked).stopped) return {};
+  const TrainResult trained = estimator.Train(checked);
+  if (trained.stopped) return {};
   const Metrics metrics = estimator.Evaluate(eval);
   std::string text;
   for (const auto& [name, value] : metrics) {
@@ -257,6 +299,12 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
                                : fmt::format("  {} {:.4f}", name, value);
   }
   if (estimator.leads()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (!trained.save_error.empty()) {
+    throw Error(Code::kDataLoss,
+                "the training is done, but its last checkpoint could not be "
+                "written: " +
+                    trained.save_error);
+  }
   return metrics;
 }
 

@@ -27,7 +27,7 @@ void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
 }  // namespace
 
 TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
-                            const Dataset& dataset) {
+                            const Dataset& dataset, const SumOrder& order) {
   const Strategy& strategy = *config.strategy_object;
   TrainingGraph training;
   training.inputs = BatchInputs(graph, ExampleOf(dataset), "input");
@@ -49,7 +49,7 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
     ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
   }
   const Optimizer& optimizer = *training.spec.optimizer;
-  const WorkerStep step = {training.spec.loss, training.inputs.samples, training.stop};
+  const WorkerStep step = {training.spec.loss, training.inputs.samples, training.stop, order};
   auto list = optimizer.Gradients(strategy.Differentiated(step));
   list = strategy.Aggregate(list, step, &training.joint);
   ScaleByFinite(training.joint.loss, list);
