@@ -12,6 +12,7 @@
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
+#include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
@@ -104,8 +105,8 @@ struct RunHosts {
     if (hosts.empty() && hostfile.empty()) return;
     launch.hosts = ValueOrThrow(hosts.empty() ? ReadHostfile(hostfile) : ParseHosts(hosts));
     std::error_code error;
-    launch.ssh.tutti = tutti.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string()
-                                     : tutti;
+    launch.ssh.tutti =
+        tutti.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string() : tutti;
     std::istringstream words(ssh);
     launch.ssh.ssh.assign(std::istream_iterator<std::string>(words), {});
     if (launch.ssh.ssh.empty()) ThrowInvalidArgument("--ssh is empty; expected a command");
@@ -155,7 +156,8 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
   run->add_option("--hostfile", hosts.hostfile, "The same, a line a host: a slots=2")
       ->excludes("--hosts");
   run->add_option("--ssh", hosts.ssh, "The command that reaches a host (ssh)");
-  run->add_option("--remote-tutti", hosts.tutti, "This program on the hosts (the path it has here)");
+  run->add_option("--remote-tutti", hosts.tutti,
+                  "This program on the hosts (the path it has here)");
   run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
   return run;
 }
@@ -178,10 +180,13 @@ void AddPlot(CLI::App& app, PlotOptions& options) {
 void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& result) {
   CLI::App* server = app.add_subcommand("server", "Be a task of a cluster, until a signal ends it");
   server->footer(
-      "A task runs parts of steps for sessions that are connected to any task of the cluster: in a\n"
-      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables and\n"
+      "A task runs parts of steps for sessions that are connected to any task of the cluster: in "
+      "a\n"
+      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables "
+      "and\n"
       "queues until they are reset or it ends. SIGINT and SIGTERM end it with code 0.\n\n"
-      "The token is the secret that all tasks and clients share, from --token-file or the variable\n"
+      "The token is the secret that all tasks and clients share, from --token-file or the "
+      "variable\n"
       "TUTTI_JOB_TOKEN. A task that listens beyond this host without one refuses to start, unless\n"
       "--insecure is given.\n\n"
       "cluster.toml:   [cluster]\n"
@@ -198,8 +203,9 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
-  server->add_option("--start-seconds", serve.start_seconds,
-                     "For how long other tasks are tried that were never reached (60)")
+  server
+      ->add_option("--start-seconds", serve.start_seconds,
+                   "For how long other tasks are tried that were never reached (60)")
       ->check(Seconds(0));
   server->callback([&serve] { Serve(serve); });
 
@@ -208,6 +214,31 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   ask->add_option("--token-file", status.token_file, "A file whose first line is the token");
   ask->add_flag("--json", status.json, "One JSON object a task, one a line");
   ask->callback([&status, &result] { result = PrintStatus(status) ? 0 : kFailed; });
+}
+
+// `tutti inspect` and `tutti convert`.
+void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
+                           ConvertOptions& convert_options) {
+  CLI::App* inspect = app.add_subcommand("inspect", "List a checkpoint and compare its checksums");
+  inspect
+      ->add_option("path", inspect_options.path,
+                   "A checkpoint, a model directory (its newest), or a safetensors file")
+      ->required();
+  inspect->add_flag("--json", inspect_options.json, "One JSON object");
+  inspect->add_flag("!--no-verify", inspect_options.verify, "Only list it");
+  inspect->callback([&inspect_options] { ThrowIfError(Inspect(inspect_options)); });
+
+  CLI::App* convert = app.add_subcommand(
+      "convert", "Turn a checkpoint into one safetensors file, or such a file into a checkpoint");
+  convert->add_option("from", convert_options.from, "A checkpoint, model directory or file")
+      ->required();
+  convert->add_option("to", convert_options.to, "FILE.safetensors, or a model directory")
+      ->required();
+  convert->add_flag("--weights", convert_options.weights,
+                    "Leave out slots of optimizers and the global step");
+  convert->add_option("--step", convert_options.step, "Of the checkpoint that is made (0)")
+      ->check(CLI::NonNegativeNumber);
+  convert->callback([&convert_options] { ThrowIfError(Convert(convert_options)); });
 }
 
 // Exit codes: 0 done, 1 it failed, 2 usage.
@@ -244,6 +275,10 @@ int Main(int argc, char** argv) {
   ServeOptions serve;
   StatusOptions status;
   AddServer(app, serve, status, result);
+
+  InspectOptions inspect_options;
+  ConvertOptions convert_options;
+  AddCheckpointCommands(app, inspect_options, convert_options);
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");

@@ -158,14 +158,14 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
   };
   worker_ = std::make_shared<LocalWorker>(std::move(worker));
   const std::string& own = spec.AddressOf({options.job, options.task});
-  member_->network = ValueOrThrow(
-      ClusterNetwork::Make({.self = self,
-                            .token = options.token,
-                            .addresses = AddressesOf(spec),
-                            .bind = options.bind.empty() ? own : options.bind,
-                            .advertised = own,
-                            .insecure = options.insecure},
-                           member_->peers.get(), member_->peers.get()));
+  member_->network =
+      ValueOrThrow(ClusterNetwork::Make({.self = self,
+                                         .token = options.token,
+                                         .addresses = AddressesOf(spec),
+                                         .bind = options.bind.empty() ? own : options.bind,
+                                         .advertised = own,
+                                         .insecure = options.insecure},
+                                        member_->peers.get(), member_->peers.get()));
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,
                                  .address = own,

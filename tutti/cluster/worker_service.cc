@@ -48,8 +48,7 @@ absl::Status WorkerService::CheckRun(Account& account, const RunRequest& request
   std::lock_guard lock(mutex_);
   if (!account.lost.ok()) return account.lost;
   const auto registered = account.handles.find(request.handle);
-  if (registered == account.handles.end() ||
-      registered->second.session != request.id.session) {
+  if (registered == account.handles.end() || registered->second.session != request.id.session) {
     return NotFound("step {} runs a plan that {} has not registered (handle {})", request.id.step,
                     account.master->description(), request.handle);
   }
@@ -273,7 +272,8 @@ void WorkerService::Describe(TaskStatus& status) const {
   for (const auto& [peer, account] : accounts_) {
     status.registered_steps += int64_t(account->handles.size());
     for (const auto& [id, since] : account->running) {
-      status.steps.push_back({id.session, id.step, account->master->description(), now - since, ""});
+      status.steps.push_back(
+          {id.session, id.step, account->master->description(), now - since, ""});
     }
   }
 }

@@ -18,6 +18,7 @@
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/estimator/agreement.h"
 #include "tutti/train/estimator/evaluation.h"
 #include "tutti/train/estimator/joint_stop.h"
@@ -48,16 +49,25 @@ class Estimator::Impl {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
     const Dataset source = spec.input();
     const bool first = training_.train == nullptr;
-    if (first) BuildToTrain(source);
+    const std::string call = fmt::format("Train (call {})", ++trainings_);
+    if (first) {
+      RequireAgreement(peers(), call, {});
+      checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+      const auto newest = checkpoints_->Find();
+      BuildToTrain(source, newest ? newest->order : SumOrder());
+    }
     const Dataset dataset =
         source.Batch(GlobalBatch()).Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
     const int64_t max_steps = MaxSteps(spec, dataset);
     if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
-    Agree(fmt::format("Train (call {})", ++trainings_), first, DataFacts(dataset, max_steps));
+    Agree(call, first, DataFacts(dataset, max_steps));
     if (first) {
-      InitializeState();
+      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.joint.order);
+      const bool resumed = InitializeState();
+      checkpoints_->BeginTraining(graph_, std::move(facts));
       update_ = TrainingStep(training_, config_);
       if (config_.Tells()) ShowStart(config_, graph_, training_, dataset);
+      if (config_.Tells() && resumed) TellResume(max_steps);
     }
     std::function<Metrics()> evaluate;
     if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
@@ -71,8 +81,12 @@ class Estimator::Impl {
     BuildToEvaluate(dataset);
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
-    if (!session_) InitializeState();
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
     const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    checkpoints_->NoteMetrics(step_, metrics);
     hooks_.AfterEvaluation({step_, metrics});
     return metrics;
   }
@@ -135,11 +149,11 @@ class Estimator::Impl {
   }
 
   // The mode that is built first makes the variables, the second one finds them.
-  void BuildToTrain(const Dataset& dataset) {
+  void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
     if (evaluation_) reuse.emplace(graph_, "", "training");
-    training_ = BuildTraining(graph_, model_, config_, dataset);
+    training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
@@ -155,8 +169,9 @@ class Estimator::Impl {
     RequireAgreement(peers(), call, facts);
   }
 
-  // Gives the variables that have none their first values, the same on all workers.
-  void InitializeState() {
+  // Gives the variables that have none their first values, or all of them those of the newest
+  // checkpoint, the same on all workers. True if there was one.
+  bool InitializeState() {
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
@@ -165,11 +180,31 @@ class Estimator::Impl {
       session_.emplace(graph_, options);
     }
     session_->Initialize();
+    const auto point = checkpoints_->Restore(graph_, *session_);
+    if (point) {
+      step_ = point->step;
+      position_ = point->position;
+    } else {
+      checkpoints_->WarmStart(graph_, *session_);
+    }
     config_.strategy_object->SynchronizeState(graph_, *session_);
+    return point.has_value();
+  }
+
+  void TellResume(int64_t max_steps) const {
+    if (step_ < max_steps) {
+      FormatTo(stderr, "{}: goes on from step {} of {}, the newest checkpoint in {}\n",
+               config_.program, step_, max_steps, config_.model_dir);
+    } else {
+      FormatTo(stderr,
+               "{}: the newest checkpoint in {} is of step {}, and --max-steps is {}: there is "
+               "nothing to train\n",
+               config_.program, config_.model_dir, step_, max_steps);
+    }
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto reader = dataset.Read(step_);
+    const auto reader = dataset.ReadFrom(position_);
     TrainingReport report(config_, training_.joint.how);
     hooks_.OnStart({config_, graph_, training_, *session_, step_, max_steps, dataset.samples()});
     double loss = 0;
@@ -184,6 +219,8 @@ class Estimator::Impl {
       loss = update_.loss();
       report.CountStep(update_.samples(), loss);
       any = true;
+      position_ += dataset.batch_size();
+      if (step_ < max_steps && !stop) checkpoints_->AfterStep(*session_, step_, position_);
     }
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
                   any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
@@ -195,6 +232,7 @@ class Estimator::Impl {
       result.stop_reason = joint.reason;
       TellStop(joint, max_steps);
     }
+    result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
     if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
   }
@@ -234,6 +272,8 @@ class Estimator::Impl {
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
+  int64_t position_ = 0;  // samples taken so far, over all workers
+  std::optional<Checkpoints> checkpoints_;
   TrainingStep update_;
   HookList hooks_;
 };
@@ -251,7 +291,8 @@ std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables()
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
   TrainSpec checked = train;
   checked.evaluation = eval;
-  if (estimator.Train(checked).stopped) return {};
+  const TrainResult trained = estimator.Train(checked);
+  if (trained.stopped) return {};
   const Metrics metrics = estimator.Evaluate(eval);
   std::string text;
   for (const auto& [name, value] : metrics) {
@@ -259,6 +300,12 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
                                : fmt::format("  {} {:.4f}", name, value);
   }
   if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (!trained.save_error.empty()) {
+    throw Error(Code::kDataLoss,
+                "the training is done, but its last checkpoint could not be "
+                "written: " +
+                    trained.save_error);
+  }
   return metrics;
 }
 
