@@ -68,7 +68,7 @@ class ReversePass {
                               node.Describe(), node.op()));
     }
     NameScope scope(graph_, node.name());
-    DeviceScope device(graph_, node.device());
+    DeviceScope device(graph_, node);
     GradientContext context(node, std::move(gradients));
     std::vector<bool> needed;
     for (const Output& input : node.inputs()) {

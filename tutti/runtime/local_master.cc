@@ -17,9 +17,12 @@
 #include <iterator>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "tutti/base/awaited.h"
+#include "tutti/base/clock.h"
+#include "tutti/base/log.h"
 #include "tutti/compile/extract.h"
 
 namespace tutti {
@@ -48,6 +51,7 @@ struct LocalMaster::ActiveRun {
   RunDone done;
   std::optional<Deadlines::Handle> deadline;
   size_t fetches = 0;
+  int64_t start_nanos = 0;  // of a traced run
   // Those of the run itself, of the call of Run, and of each thread that aborts it. A run without
   // any is about to leave the list of active ones, and never gets one again.
   std::atomic<int> references = 0;
@@ -87,22 +91,60 @@ LocalMaster::~LocalMaster() {
 
 void LocalMaster::Create(const Graph& graph, Done done) {
   graph_ = &graph;
-  done(ListDevices());
+  done(ListDevices(home_));
 }
 
-absl::Status LocalMaster::ListDevices() {
-  std::vector<DeviceInfo> others;
-  for (const auto& [task, worker] : workers_) {
-    Awaited<absl::StatusOr<std::vector<DeviceInfo>>> listed;
-    worker->ListDevices([&listed](auto devices) { listed.Set(std::move(devices)); });
-    TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, listed.Wait());
-    for (const DeviceInfo& device : devices) owner_[device.name] = worker.get();
-    auto& list = task == home_ ? devices_ : others;
-    list.insert(list.end(), devices.begin(), devices.end());
+absl::Status LocalMaster::ListDevices(const std::string& task) {
+  {
+    std::lock_guard lock(devices_mutex_);
+    if (devices_.contains(task)) return absl::OkStatus();
   }
-  if (devices_.empty()) return FailedPrecondition("task {} has no devices", home_);
-  devices_.insert(devices_.end(), others.begin(), others.end());
+  Awaited<absl::StatusOr<std::vector<DeviceInfo>>> listed;
+  workers_.at(task)->ListDevices([&listed](auto devices) { listed.Set(std::move(devices)); });
+  TUTTI_ASSIGN_OR_RETURN(std::vector<DeviceInfo> devices, listed.Wait());
+  if (devices.empty()) return FailedPrecondition("task {} has no devices", task);
+  for (const DeviceInfo& device : devices) {
+    if (device.name.starts_with(task + "/")) continue;
+    return Internal("task {} lists the device {}", task, device.name);
+  }
+  std::lock_guard lock(devices_mutex_);
+  devices_.emplace(task, std::move(devices));
   return absl::OkStatus();
+}
+
+// A task that a node names in full must answer. Of several that a partial name means, those that do
+// not answer are left out.
+absl::StatusOr<std::vector<DeviceInfo>> LocalMaster::DevicesFor(const Program& program) {
+  std::set<std::string> names;
+  for (const auto& node : program.graph->nodes()) names.insert(node->device());
+  std::set<std::string> needed = {home_};
+  for (const std::string& name : names) {
+    const absl::StatusOr<DeviceName> wanted = DeviceName::Parse(name);
+    if (name.empty() || !wanted.ok() || (!wanted->job && !wanted->task)) continue;
+    for (const auto& [task, worker] : workers_) {
+      const absl::StatusOr<DeviceName> candidate = DeviceName::Parse(task);
+      if (!candidate.ok() || needed.contains(task)) continue;
+      if (wanted->job && wanted->job != candidate->job) continue;
+      if (wanted->task && wanted->task != candidate->task) continue;
+      const absl::Status status = ListDevices(task);
+      if (status.ok()) {
+        needed.insert(task);
+      } else if (wanted->job && wanted->task && !options_.soft_placement) {
+        return status;
+      }
+    }
+  }
+  std::vector<DeviceInfo> devices;
+  std::lock_guard lock(devices_mutex_);
+  const auto add = [&](const std::string& task) {
+    const std::vector<DeviceInfo>& own = devices_.at(task);
+    devices.insert(devices.end(), own.begin(), own.end());
+  };
+  add(home_);
+  for (const std::string& task : needed) {
+    if (task != home_) add(task);
+  }
+  return devices;
 }
 
 void LocalMaster::Extend(const Graph& graph, Done done) {
@@ -224,8 +266,11 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
   }
   TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, wanted));
   TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
-  TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts,
-                         CompileWhole(program, devices_, &folding_, options_));
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, DevicesFor(program));
+  TUTTI_ASSIGN_OR_RETURN(
+      std::vector<Partition> parts,
+      CompileWhole(program, devices, &folding_, options_,
+                   [this](const Node& node, const std::string& why) { LogFallBack(node, why); }));
   TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
   auto step = std::make_shared<Step>();
   TUTTI_RETURN_IF_ERROR(Register(std::move(parts), *step));
@@ -241,13 +286,23 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
   return step;
 }
 
+// A node may be part of many steps, and each is placed anew.
+void LocalMaster::LogFallBack(const Node& node, const std::string& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!fell_back_.insert(node.name()).second) return;
+  }
+  Log(LogLevel::kWarning, "{}", why);
+}
+
 // Gives every worker its parts. The workers compile at the same time, those of other processes
 // first: the one of this process does so before it returns.
 absl::Status LocalMaster::Register(std::vector<Partition> parts, Step& step) {
   Worker* const own = workers_.at(home_).get();
   std::vector<std::pair<Worker*, RegisterRequest>> requests;
   for (Partition& part : parts) {
-    Worker* const worker = owner_.at(part.device);
+    const std::string task = part.device.substr(0, part.device.rfind('/'));
+    Worker* const worker = workers_.at(task).get();
     auto request = std::find_if(requests.begin(), requests.end(),
                                 [&](const auto& entry) { return entry.first == worker; });
     if (request == requests.end()) {
@@ -288,6 +343,7 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
   const Step& step = *run.step;
   const size_t count = step.parts.size();
   run.left = count;
+  if (request.trace) run.start_nanos = NowNanos();
   if (count == 0) {
     RunResponse response;
     if (request.trace) response.trace = std::make_unique<StepTrace>();
@@ -300,7 +356,8 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
                          .handle = part.handle,
                          .random_step = run.id.step,
                          .trace = request.trace,
-                         .feeds = {}};
+                         .feeds = {},
+                         .caller_waits = request.caller_waits && i + 1 == count};
     if (part.takes_all_feeds && i + 1 == count) {
       to_worker.feeds = std::move(request.feed_values);
     } else {
@@ -314,8 +371,15 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
 
 namespace {
 
-void MergeTrace(std::unique_ptr<StepTrace> from, std::unique_ptr<StepTrace>& to) {
+// The times of all nodes count from the start of the run.
+void MergeTrace(std::unique_ptr<StepTrace> from, int64_t start, std::unique_ptr<StepTrace>& to) {
   if (from == nullptr) return;
+  const int64_t later = from->start_nanos - start;
+  for (NodeRecord& node : from->nodes) {
+    node.start_nanos += later;
+    node.end_nanos += later;
+  }
+  from->start_nanos = start;
   if (to == nullptr) {
     to = std::move(from);
     return;
@@ -355,7 +419,7 @@ void LocalMaster::PartDone(ActiveRun& run, size_t i, RunResponse&& response) {
         run.response.results[size_t(part.fetch_index[k])] = std::move(response.results[k]);
       }
     }
-    MergeTrace(std::move(response.trace), run.response.trace);
+    MergeTrace(std::move(response.trace), run.start_nanos, run.response.trace);
     last = run.left == 1;
     if (!last && first_failure.ok()) --run.left;
   }

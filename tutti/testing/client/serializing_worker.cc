@@ -1,5 +1,7 @@
 #include "tutti/testing/client/serializing_worker.h"
 
+#include <atomic>
+#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
@@ -36,25 +38,55 @@ void SerializingWorker::Post(std::function<void()> job) {
   });
 }
 
+namespace {
+
+// The tensors as they come: plain bytes in memory of their own.
+std::vector<Tensor> Received(const std::vector<Tensor>& sent) {
+  std::vector<Tensor> received;
+  for (const Tensor& tensor : sent) {
+    received.emplace_back(kUInt8, Shape{int64_t(tensor.bytes())});
+    std::memcpy(received.back().raw(), tensor.raw(), tensor.bytes());
+  }
+  return received;
+}
+
+absl::Status ThereAndBack(const absl::Status& status) {
+  WireMessage message;
+  EncodeStatus(status, message);
+  return DecodeStatus(message.fields);
+}
+
+RunResponse Failed(absl::Status status) {
+  RunResponse response;
+  response.status = std::move(status);
+  return response;
+}
+
+}  // namespace
+
 void SerializingWorker::ListDevices(DevicesDone done) {
   Post([this, done = std::move(done)] {
-    worker_->ListDevices([&](absl::StatusOr<std::vector<DeviceInfo>> devices) {
-      done(devices.ok() ? DecodeDevices(EncodeDevices(*devices)) : std::move(devices));
+    worker_->ListDevices([done](absl::StatusOr<std::vector<DeviceInfo>> devices) {
+      WireMessage message;
+      if (devices.ok()) EncodeDevices(*devices, message);
+      done(devices.ok() ? DecodeDevices(message.fields) : std::move(devices));
     });
   });
 }
 
 void SerializingWorker::Register(RegisterRequest request, RegisterDone done) {
-  absl::StatusOr<std::string> bytes = EncodeRegister(request);
-  Post([this, bytes = std::move(bytes), done = std::move(done)] {
+  auto message = std::make_shared<WireMessage>();
+  const absl::Status encoded = EncodeRegister(request, *message);
+  Post([this, message, encoded, done = std::move(done)] {
     absl::StatusOr<RegisterRequest> decoded =
-        bytes.ok() ? DecodeRegister(*bytes) : absl::StatusOr<RegisterRequest>(bytes.status());
+        encoded.ok() ? DecodeRegister(message->fields, Received(message->tensors))
+                     : absl::StatusOr<RegisterRequest>(encoded);
     if (!decoded.ok()) {
       done(decoded.status());
       return;
     }
-    worker_->Register(*std::move(decoded), [&](absl::StatusOr<uint64_t> handle) {
-      done(handle.ok() ? handle : DecodeStatus(EncodeStatus(handle.status())));
+    worker_->Register(*std::move(decoded), [done](absl::StatusOr<uint64_t> handle) {
+      done(handle.ok() ? handle : ThereAndBack(handle.status()));
     });
   });
 }
@@ -69,21 +101,23 @@ void SerializingWorker::Run(RunRequest&& request, RunDone done) {
     answered->store(true);
     answered->notify_one();
   };
-  Post([this, bytes = EncodeRun(request), answer] {
-    absl::StatusOr<RunRequest> decoded = DecodeRun(bytes);
+  auto message = std::make_shared<WireMessage>();
+  EncodeRun(request, *message);
+  message->tensors = Received(message->tensors);
+  Post([this, message, answer] {
+    absl::StatusOr<RunRequest> decoded = DecodeRun(message->fields, message->tensors);
     if (!decoded.ok()) {
-      answer({.status = decoded.status(), .unfinished = {}, .results = {}, .trace = nullptr});
+      answer(Failed(decoded.status()));
       return;
     }
-    worker_->Run(*std::move(decoded), [&](RunResponse&& response) {
+    worker_->Run(*std::move(decoded), [this, answer](RunResponse&& response) {
+      auto sent = std::make_shared<WireMessage>();
+      EncodeResponse(response, *sent);
+      sent->tensors = Received(sent->tensors);
       // The answer may be overtaken by others, too.
-      Post([bytes = EncodeResponse(response), answer] {
-        absl::StatusOr<RunResponse> back = DecodeResponse(bytes);
-        answer(
-            back.ok()
-                ? *std::move(back)
-                : RunResponse{
-                      .status = back.status(), .unfinished = {}, .results = {}, .trace = nullptr});
+      Post([sent, answer] {
+        absl::StatusOr<RunResponse> back = DecodeResponse(sent->fields, sent->tensors);
+        answer(back.ok() ? *std::move(back) : Failed(back.status()));
       });
     });
   });
@@ -92,7 +126,7 @@ void SerializingWorker::Run(RunRequest&& request, RunDone done) {
 }
 
 void SerializingWorker::Abort(const StepId& id, absl::Status reason) {
-  worker_->Abort(id, DecodeStatus(EncodeStatus(reason)));
+  worker_->Abort(id, ThereAndBack(reason));
 }
 
 void SerializingWorker::CleanUp(const StepId& id) { worker_->CleanUp(id); }

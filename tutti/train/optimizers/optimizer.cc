@@ -71,7 +71,7 @@ std::vector<const Node*> Joined(
   const std::vector<Output> joined = join(changes);
   std::vector<const Node*> made;
   for (size_t i = 0; i < updates.size(); ++i) {
-    DeviceScope device(updates[i]->input(0).graph(), updates[i]->device());
+    DeviceScope device(updates[i]->input(0).graph(), *updates[i]);
     made.push_back(joined[i] == changes[i] ? updates[i]
                                            : AssignSub(updates[i]->input(0), joined[i]).node);
   }
@@ -94,7 +94,7 @@ Output GlobalStep(Graph& graph) { return FindOrMake(graph, kGlobalStep, Zeros({}
 
 Output UpdateContext::Slot(std::string_view name, double initial) const {
   Graph& graph = variable.graph();
-  DeviceScope device(graph, variable.node->device());
+  DeviceScope device(graph, *variable.node);
   return FindOrMake(graph, fmt::format("{}/{}", variable.node->name(), name),
                     Full(variable.shape(), initial, variable.dtype()), variable);
 }
@@ -147,7 +147,7 @@ const Node* Optimizer::Apply(std::span<const GradientAndVariable> list,
   std::vector<const Node*> updates;
   for (const GradientAndVariable& entry : list) {
     if (entry.gradient.empty()) continue;
-    DeviceScope device(graph, entry.variable.node->device());
+    DeviceScope device(graph, *entry.variable.node);
     updates.push_back(
         Update({entry.variable, entry.gradient, entry.scale, learning_rate, step}).node);
   }
