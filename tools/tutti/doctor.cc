@@ -82,13 +82,14 @@ bool ExplainNumbered(const LaunchEnvironment& environment) {
     Line("", "process 0 tells the others through mpiexec (PMI) where it is, and the job's token");
     return true;
   }
-  const std::string host = environment.one_host            ? "127.0.0.1"
+  const std::string host = environment.one_host             ? "127.0.0.1"
                            : environment.first_host.empty() ? "the host of process 0"
                                                             : environment.first_host;
   const char* const port = std::getenv("TUTTI_JOB_PORT");
-  Line("", fmt::format("all meet at {}:{} ({})", host,
-                       port != nullptr ? port : std::to_string(PortOfJob(environment.job)),
-                       port != nullptr ? "TUTTI_JOB_PORT" : "made from the job, " + environment.job));
+  Line("",
+       fmt::format("all meet at {}:{} ({})", host,
+                   port != nullptr ? port : std::to_string(PortOfJob(environment.job)),
+                   port != nullptr ? "TUTTI_JOB_PORT" : "made from the job, " + environment.job));
   if (std::getenv("TUTTI_JOB_TOKEN") == nullptr) {
     const char* const folder = std::getenv("TUTTI_JOB_DIR");
     Line("", fmt::format("TUTTI_JOB_TOKEN is not set: process 0 writes a token into {}, which all "

@@ -104,8 +104,8 @@ struct RunHosts {
     if (hosts.empty() && hostfile.empty()) return;
     launch.hosts = ValueOrThrow(hosts.empty() ? ReadHostfile(hostfile) : ParseHosts(hosts));
     std::error_code error;
-    launch.ssh.tutti = tutti.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string()
-                                     : tutti;
+    launch.ssh.tutti =
+        tutti.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string() : tutti;
     std::istringstream words(ssh);
     launch.ssh.ssh.assign(std::istream_iterator<std::string>(words), {});
     if (launch.ssh.ssh.empty()) ThrowInvalidArgument("--ssh is empty; expected a command");
@@ -155,7 +155,8 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
   run->add_option("--hostfile", hosts.hostfile, "The same, a line a host: a slots=2")
       ->excludes("--hosts");
   run->add_option("--ssh", hosts.ssh, "The command that reaches a host (ssh)");
-  run->add_option("--remote-tutti", hosts.tutti, "This program on the hosts (the path it has here)");
+  run->add_option("--remote-tutti", hosts.tutti,
+                  "This program on the hosts (the path it has here)");
   run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
   return run;
 }
@@ -178,10 +179,13 @@ void AddPlot(CLI::App& app, PlotOptions& options) {
 void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& result) {
   CLI::App* server = app.add_subcommand("server", "Be a task of a cluster, until a signal ends it");
   server->footer(
-      "A task runs parts of steps for sessions that are connected to any task of the cluster: in a\n"
-      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables and\n"
+      "A task runs parts of steps for sessions that are connected to any task of the cluster: in "
+      "a\n"
+      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables "
+      "and\n"
       "queues until they are reset or it ends. SIGINT and SIGTERM end it with code 0.\n\n"
-      "The token is the secret that all tasks and clients share, from --token-file or the variable\n"
+      "The token is the secret that all tasks and clients share, from --token-file or the "
+      "variable\n"
       "TUTTI_JOB_TOKEN. A task that listens beyond this host without one refuses to start, unless\n"
       "--insecure is given.\n\n"
       "cluster.toml:   [cluster]\n"
@@ -194,13 +198,19 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--job", serve.job, "The job of this task, if the file does not say");
   server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));
   server->add_option("--devices", serve.devices, "How many devices it has (1)")
+      ->envname("TUTTI_DEVICES")
       ->check(CLI::Range(1, 1024));
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
-  server->add_option("--start-seconds", serve.start_seconds,
-                     "For how long other tasks are tried that were never reached (60)")
+  server
+      ->add_option("--start-seconds", serve.start_seconds,
+                   "For how long other tasks are tried that were never reached (60)")
       ->check(Seconds(0));
+  server->add_option(
+      "--http", serve.http,
+      "PORT, or HOST:PORT, of /metrics and /healthz; tasks of one host take one port "
+      "after the other");
   server->callback([&serve] { Serve(serve); });
 
   CLI::App* ask = app.add_subcommand("status", "Tell what the tasks of a cluster do");

@@ -105,9 +105,10 @@ absl::StatusOr<std::vector<std::string>> AssignHosts(const std::vector<HostSlots
     }
   }
   if (int(assigned.size()) < tasks) {
-    return InvalidArgument("the job has {} tasks, and the hosts take {}; name more, or b:{} for {} "
-                           "tasks on host b",
-                           tasks, SlotsOf(hosts), tasks, tasks);
+    return InvalidArgument(
+        "the job has {} tasks, and the hosts take {}; name more, or b:{} for {} "
+        "tasks on host b",
+        tasks, SlotsOf(hosts), tasks, tasks);
   }
   return assigned;
 }

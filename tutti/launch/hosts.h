@@ -25,6 +25,7 @@ int SlotsOf(const std::vector<HostSlots>& hosts);
 
 // The host of each of so many tasks: the first takes as many as it has slots, and so on.
 // INVALID_ARGUMENT when there are too few slots.
-absl::StatusOr<std::vector<std::string>> AssignHosts(const std::vector<HostSlots>& hosts, int tasks);
+absl::StatusOr<std::vector<std::string>> AssignHosts(const std::vector<HostSlots>& hosts,
+                                                     int tasks);
 
 }  // namespace tutti

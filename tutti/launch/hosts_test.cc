@@ -16,7 +16,8 @@ using testing::ElementsAre;
 TEST(Hosts, AListOnTheCommandLine) {
   EXPECT_THAT(ValueOrThrow(ParseHosts("a:2,user@b,[fd77::1]:3")),
               ElementsAre(HostSlots{"a", 2}, HostSlots{"user@b", 1}, HostSlots{"fd77::1", 3}));
-  for (const char* text : {"", "a,", "a:", "a:0", "a:x", "a:5000", "-oProxyCommand=x", "a b", "a'"}) {
+  for (const char* text :
+       {"", "a,", "a:", "a:0", "a:x", "a:5000", "-oProxyCommand=x", "a b", "a'"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ParseHosts(text).status())) << text;
   }
 }

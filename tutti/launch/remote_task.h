@@ -7,11 +7,11 @@
 #include "absl/status/statusor.h"
 #include "tutti/launch/task_process.h"
 
-// How the launcher runs a task on another host: it starts ssh, which starts `tutti host-agent` there
-// (host_agent.h). The agent listens at a port of its host and says so in one line; the launcher
-// answers with a line that has the command, its environment and where to run it, so that no secret
-// stands on a command line. Then what the task writes comes through ssh, and lines of the launcher
-// go to the agent: signals, and a sign of life every second.
+// How the launcher runs a task on another host: it starts ssh, which starts `tutti host-agent`
+// there (host_agent.h). The agent listens at a port of its host and says so in one line; the
+// launcher answers with a line that has the command, its environment and where to run it, so that
+// no secret stands on a command line. Then what the task writes comes through ssh, and lines of the
+// launcher go to the agent: signals, and a sign of life every second.
 namespace tutti {
 
 // What the agent runs.

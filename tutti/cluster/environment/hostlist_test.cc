@@ -31,8 +31,9 @@ TEST(Hostlist, SeveralBracketsMultiply) {
 }
 
 TEST(Hostlist, MistakesAreErrors) {
-  for (const char* list : {"", ",", "a,", "n[", "n[]", "n[1-", "n[a]", "n[3-1]", "n]", "n[1,]",
-                           "n[0-999999999]", "n[1-10000]m[1-10000]", "n[99999999999]", "[", "a,,b"}) {
+  for (const char* list :
+       {"", ",", "a,", "n[", "n[]", "n[1-", "n[a]", "n[3-1]", "n]", "n[1,]", "n[0-999999999]",
+        "n[1-10000]m[1-10000]", "n[99999999999]", "[", "a,,b"}) {
     EXPECT_TRUE(absl::IsInvalidArgument(ExpandHostlist(list).status())) << list;
   }
   EXPECT_EQ(std::string(MessageOf(ExpandHostlist("n[3-1]").status())),

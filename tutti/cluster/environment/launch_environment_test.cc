@@ -31,15 +31,17 @@ Variables Joined(Variables a, const Variables& b) {
   return a;
 }
 
-const Variables kSlurm = {{"SLURM_JOB_ID", "12"},         {"SLURM_STEP_ID", "0"},
-                          {"SLURM_PROCID", "3"},          {"SLURM_NTASKS", "8"},
-                          {"SLURM_STEP_NUM_TASKS", "8"},  {"SLURM_STEP_NODELIST", "n[01-02,7]"}};
+const Variables kSlurm = {{"SLURM_JOB_ID", "12"},        {"SLURM_STEP_ID", "0"},
+                          {"SLURM_PROCID", "3"},         {"SLURM_NTASKS", "8"},
+                          {"SLURM_STEP_NUM_TASKS", "8"}, {"SLURM_STEP_NODELIST", "n[01-02,7]"}};
 const Variables kOpenMpi = {{"OMPI_COMM_WORLD_RANK", "1"},
                             {"OMPI_COMM_WORLD_SIZE", "4"},
                             {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                             {"PMIX_NAMESPACE", "681443329"}};
-const Variables kTorchrun = {{"RANK", "0"},           {"WORLD_SIZE", "2"},
-                             {"MASTER_ADDR", "n01"},  {"MASTER_PORT", "29500"},
+const Variables kTorchrun = {{"RANK", "0"},
+                             {"WORLD_SIZE", "2"},
+                             {"MASTER_ADDR", "n01"},
+                             {"MASTER_PORT", "29500"},
                              {"LOCAL_WORLD_SIZE", "1"}};
 const Variables kMpich = {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"MPI_LOCALNRANKS", "2"}};
 
@@ -89,7 +91,8 @@ TEST(LaunchEnvironment, Torchrun) {
 
 TEST(LaunchEnvironment, TfConfig) {
   const auto found = ValueOrThrow(Read(
-      {{"TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}})"}}));
+      {{"TF_CONFIG",
+        R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "evaluator", "index": 0}})"}}));
   EXPECT_EQ(found.kind, LaunchKind::kTfConfig);
   EXPECT_EQ(found.size, 3);
   EXPECT_THAT(ErrorOf({{"TF_CONFIG", ""}}), HasSubstr("TF_CONFIG is set but empty"));
