@@ -83,6 +83,22 @@ class Launchers(unittest.TestCase):
                           texts[rank])
         self.assertEqual(result_of(texts[0]), self.expected())
 
+    def test_processes_of_several_hosts_meet(self):
+        netlab = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/netlab")
+        if subprocess.run([netlab, "--check"], capture_output=True).returncode != 0:
+            self.skipTest("this machine allows no network namespaces")
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "4", "--", *training()])
+        self.assertEqual(code, 0, text)
+        expected = result_of(text)
+        code, text = self.run_all(
+            [netlab, "--hosts", "2", "--ranks-per-host", "2", "--", "env", "RANK={rank}",
+             "WORLD_SIZE={size}", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=10.77.0.1", "MASTER_PORT=2222",
+             *training()])
+        self.assertEqual(code, 0, text)
+        self.assertEqual(result_of(text), expected, text)
+        self.assertRegex(text, r"chief +10\.77\.0\.1:\d+\n")
+        self.assertRegex(text, r"worker +10\.77\.0\.1:\d+, 10\.77\.0\.2:\d+, 10\.77\.0\.2:\d+\n")
+
     def test_a_killed_rank_ends_the_job_and_is_named(self):
         for name, mpirun in MPIRUN.items():
             with self.subTest(name):

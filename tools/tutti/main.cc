@@ -199,6 +199,7 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--job", serve.job, "The job of this task, if the file does not say");
   server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));
   server->add_option("--devices", serve.devices, "How many devices it has (1)")
+      ->envname("TUTTI_DEVICES")
       ->check(CLI::Range(1, 1024));
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
@@ -207,6 +208,10 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
       ->add_option("--start-seconds", serve.start_seconds,
                    "For how long other tasks are tried that were never reached (60)")
       ->check(Seconds(0));
+  server->add_option(
+      "--http", serve.http,
+      "PORT, or HOST:PORT, of /metrics and /healthz; tasks of one host take one port "
+      "after the other");
   server->callback([&serve] { Serve(serve); });
 
   CLI::App* ask = app.add_subcommand("status", "Tell what the tasks of a cluster do");

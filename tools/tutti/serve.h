@@ -14,6 +14,7 @@ struct ServeOptions {
   std::string token_file;  // holds the cluster's token
   bool insecure = false;
   double start_seconds = 60;
+  std::string http;  // PORT or HOST:PORT of /metrics and /healthz; empty: none
 };
 
 // Is a task of a cluster until SIGINT or SIGTERM. Throws Error.
