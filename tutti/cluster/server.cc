@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "tutti/base/awaited.h"
 #include "tutti/base/cores.h"
@@ -57,12 +58,14 @@ Division Divide(const ServerOptions& options) {
                                                 : std::max(1, count / options.devices);
   const int wanted = division.cores * options.devices;
   division.crowded = wanted > count;
-  if (division.crowded) {
+  static std::atomic<bool> told = false;
+  if (division.crowded && !told.exchange(true)) {
     Log(LogLevel::kInfo,
         "{} device{} of {} core{} each share the {} core{} that this process may use",
         options.devices, options.devices == 1 ? "" : "s", division.cores,
         division.cores == 1 ? "" : "s", count, count == 1 ? "" : "s");
-  } else if (options.devices > 1 && int(usable.size()) == count) {
+  }
+  if (!division.crowded && options.devices > 1 && int(usable.size()) == count) {
     for (int i = 0; i < options.devices; ++i) {
       if (options.cores_per_device == 0) {
         division.pinned.push_back(ShareOfCores(usable, i, options.devices));
