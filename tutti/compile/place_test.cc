@@ -107,12 +107,12 @@ target u
 
 TEST(Place, TakesPartsOfNamesAndStars) {
   const auto program = ParseProgram(R"(
-a = NoOp() @/job:worker/task:*/cpu:1
+a = NoOp() @"/job:worker/task:*/cpu:1"
 b = NoOp() @/task:1
 c = NoOp() @cpu:1
 d = NoOp()
-e = NoOp() @/job:worker/task:1/cpu:*
-f = NoOp() @/job:*/task:0
+e = NoOp() @"/job:worker/task:1/cpu:*"
+f = NoOp() @"/job:*/task:0"
 target a, b, c, d, e, f
 )");
   ASSERT_TRUE(program.ok()) << program.status();
