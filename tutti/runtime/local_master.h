@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "tutti/compile/program.h"
 #include "tutti/device/device.h"
 #include "tutti/runtime/deadlines.h"
 #include "tutti/runtime/master.h"
@@ -18,9 +19,10 @@ namespace tutti {
 // The workers of a master, by task: "/job:worker/task:1".
 using WorkersByTask = std::map<std::string, std::shared_ptr<Worker>>;
 
-// A master in this process, for workers in this process and in others. Compiled steps are kept by
-// (feeds with dtype and shape, fetches, targets); of more than `most_steps`, those not used for
-// longest go.
+// A master in this process, for workers in this process and in others. Other tasks are asked for
+// their devices when a step first names them, so that a task that nobody needs may be away.
+// Compiled steps are kept by (feeds with dtype and shape, fetches, targets); of more than
+// `most_steps`, those not used for longest go.
 class LocalMaster final : public Master {
  public:
   // What nobody places goes to the first device of task `home`. REQUIRES: `workers` has it.
@@ -39,7 +41,11 @@ class LocalMaster final : public Master {
   struct Step;       // a compiled step
   struct ActiveRun;  // a run from its request to its response
 
-  absl::Status ListDevices();
+  // Lists the devices of a task, once. Safe to call from several runs at once.
+  absl::Status ListDevices(const std::string& task);
+  // Those that the program may use: of `home`, which come first, and of the tasks that its nodes
+  // name.
+  absl::StatusOr<std::vector<DeviceInfo>> DevicesFor(const Program& program);
   absl::Status CheckRequest(const MasterRunRequest& request) const;
   // The compiled step for a request, from the cache or made now. A run that was aborted gets none,
   // unless it was made already.
@@ -66,8 +72,8 @@ class LocalMaster final : public Master {
   const uint64_t session_;
   Device folding_;  // whose kernels fold constants
   const Graph* graph_ = nullptr;
-  std::vector<DeviceInfo> devices_;       // those of `home` first
-  std::map<std::string, Worker*> owner_;  // by the name of a device
+  std::mutex devices_mutex_;
+  std::map<std::string, std::vector<DeviceInfo>> devices_;  // by task, of those that were needed
   StepCache<Step> steps_;
   Deadlines deadlines_;
 

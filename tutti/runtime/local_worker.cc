@@ -23,7 +23,7 @@ LocalWorker::LocalWorker(LocalWorkerOptions options)
   if (options.communicator != nullptr) {
     collectives_ = std::make_unique<Collectives>(std::move(options.communicator));
   }
-  const uint64_t incarnation = MakeRandomId();
+  const uint64_t incarnation = options.incarnation != 0 ? options.incarnation : MakeRandomId();
   for (int i = 0; i < options.devices; ++i) {
     std::vector<int> pinned;
     if (!options.pinned.empty()) pinned = std::move(options.pinned[size_t(i)]);
@@ -84,6 +84,7 @@ bool AnyIs(bool OpDef::*trait, const Program& program) {
 
 absl::StatusOr<uint64_t> LocalWorker::DoRegister(RegisterRequest request) {
   auto registered = std::make_shared<RegisteredStep>();
+  registered->session = request.session;
   registered->options = request.options;
   for (Partition& part : request.parts) {
     TUTTI_ASSIGN_OR_RETURN(const size_t index, FindDevice(part.device));
@@ -106,6 +107,7 @@ absl::StatusOr<uint64_t> LocalWorker::DoRegister(RegisterRequest request) {
   }
   std::lock_guard lock(mutex_);
   const uint64_t handle = next_handle_++;
+  ++sessions_[request.session];
   registered_[handle] = std::move(registered);
   return handle;
 }
@@ -117,6 +119,20 @@ void LocalWorker::Deregister(uint64_t handle) {
   if (it == registered_.end()) return;
   forgotten = std::move(it->second);
   registered_.erase(it);
+  const auto session = sessions_.find(forgotten->session);
+  if (--session->second == 0) sessions_.erase(session);
+}
+
+bool LocalWorker::HasSession(uint64_t session) const {
+  std::lock_guard lock(mutex_);
+  return sessions_.contains(session);
+}
+
+MemoryPool& LocalWorker::PoolOf(std::string_view device) {
+  for (const auto& candidate : devices_) {
+    if (candidate->name() == device) return candidate->pool();
+  }
+  return devices_.front()->pool();
 }
 
 // A step in the list of those that Abort finds, for as long as it runs.

@@ -3,6 +3,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -28,6 +29,7 @@ struct LocalWorkerOptions {
   bool crowded = false;  // the devices have more cores than there are: lanes do not spin
   std::shared_ptr<collective::Communicator> communicator = nullptr;  // null: no collectives
   RendezvousTable::Make make_rendezvous = nullptr;                   // empty: within this process
+  uint64_t incarnation = 0;  // of the process; 0: a random one
 };
 
 // The worker of this process. Every device has a lane, on which the parts of all steps take turns.
@@ -56,6 +58,10 @@ class LocalWorker final : public Worker {
   std::vector<DeviceStats> stats() const;
 
   RendezvousTable& rendezvous() { return rendezvous_; }
+  // Has the session registered a step here? Values of others are not wanted.
+  bool HasSession(uint64_t session) const;
+  // The memory of a device, or of the first one when there is none of that name.
+  MemoryPool& PoolOf(std::string_view device);
 
  private:
   class RunningStep;
@@ -72,8 +78,9 @@ class LocalWorker final : public Worker {
   std::vector<std::unique_ptr<Device>> devices_;
   RendezvousTable rendezvous_;
   const Patience patience_;  // of callers that run a part
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   uint64_t next_handle_ = 1;
+  std::unordered_map<uint64_t, int> sessions_;  // how many steps each has registered
   std::unordered_map<uint64_t, std::shared_ptr<RegisteredStep>> registered_;
   std::vector<std::pair<StepId, Cancellation*>> running_;
   std::vector<std::pair<StepId, absl::Status>> aborted_early_;  // before their Run came

@@ -44,7 +44,10 @@ void WorkerStep::Failed(const absl::Status& status) {
 
 void WorkerStep::Finish(absl::Status status) {
   response_.status = std::move(status);
-  if (response_.trace != nullptr) SortFromStart(start_nanos_, response_.trace->nodes);
+  if (response_.trace != nullptr) {
+    response_.trace->start_nanos = start_nanos_;
+    SortFromStart(start_nanos_, response_.trace->nodes);
+  }
   if (response_.status.ok()) return;
   cleanup_.Undo();
   response_.unfinished = unfinished_.ToString();

@@ -28,6 +28,7 @@ struct RegisteredStep {
   std::vector<Part> parts;
   size_t feeds = 0;
   size_t fetches = 0;
+  uint64_t session = 0;
   bool has_collectives = false;
   bool has_transfers = false;
   CompileOptions options;

@@ -68,6 +68,13 @@ constexpr CoveredOp kCovered[] = {
      "EveryUpdate.CpuAgreesWithTheReference"},
     {"ApplyFtrlSparse", "changes variables", "tutti/kernels/update_test.cc",
      "EveryUpdate.SparseEqualsDenseOnItsRows"},
+    // checkpoint
+    {"TakeSnapshot", "writes files", "tutti/checkpoint/kernels_test.cc",
+     "CheckpointOpsTest.ASnapshotIsSavedWhileTrainingGoesOn"},
+    {"SaveShard", "writes files", "tutti/checkpoint/kernels_test.cc",
+     "CheckpointOpsTest.ASnapshotIsSavedWhileTrainingGoesOn"},
+    {"RestoreShard", "reads files", "tutti/checkpoint/kernels_test.cc",
+     "CheckpointOpsTest.RowsAreRestoredFromPartsOfOthers"},
     // queue
     {"FIFOQueue", "lives longer than a step", "tutti/kernels/queue_test.cc",
      "QueueTest.FirstInFirstOutAndWaitsForRoom"},
@@ -132,7 +139,7 @@ constexpr CoveredOp kCovered[] = {
     {"ClockLeave", "waits for other nodes", "tutti/kernels/sync_test.cc",
      "SyncTest.ClockBoundsTheLead"},
     // control
-    {"NoOp", "has neither inputs nor outputs", "tutti/runtime/control_flow_test.cc",
+    {"NoOp", "has neither inputs nor outputs", "tutti/runtime/executor/control_flow_test.cc",
      "ControlFlowTest.GroupRunsAllAndAssertStops"},
     {"Assert", "has no outputs", "tutti/autodiff/control_grad_test.cc",
      "ControlGradTest.ChecksFail"},

@@ -18,21 +18,21 @@
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/estimator/agreement.h"
-#include "tutti/train/estimator/bad_values.h"
 #include "tutti/train/estimator/evaluation.h"
 #include "tutti/train/estimator/joint_stop.h"
 #include "tutti/train/estimator/training_graph.h"
-#include "tutti/train/reporting/progress.h"
+#include "tutti/train/estimator/training_step.h"
+#include "tutti/train/hooks/built_in.h"
+#include "tutti/train/hooks/hook_list.h"
 #include "tutti/train/reporting/training_report.h"
-#include "tutti/train/reporting/worker_trace.h"
 #include "tutti/train/stop.h"
 
 namespace tutti {
 namespace {
 
 constexpr int kPrefetch = 2;
-constexpr int64_t kTracedStep = 10;  // by then everything is warm
 
 }  // namespace
 
@@ -47,20 +47,31 @@ class Estimator::Impl {
 
   TrainResult Train(const TrainSpec& spec) {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
-    const Dataset dataset = spec.input()
-                                .Batch(GlobalBatch())
-                                .Shard(config_.rank(), config_.workers())
-                                .Prefetch(kPrefetch);
-    const int64_t max_steps = spec.max_steps > 0 ? spec.max_steps : config_.max_steps;
+    const Dataset source = spec.input();
     const bool first = training_.train == nullptr;
-    if (first) BuildToTrain(dataset);
-    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
-    Agree(fmt::format("Train (call {})", ++trainings_), first, DataFacts(dataset, max_steps));
+    const std::string call = fmt::format("Train (call {})", ++trainings_);
     if (first) {
-      InitializeState();
-      if (WantsWorkerTraces(config_)) traced_step_ = std::min(kTracedStep, max_steps - 1);
-      if (leads()) ShowStart(config_, graph_, dataset, training_.joint.how);
+      RequireAgreement(peers(), call, {});
+      checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+      const auto newest = checkpoints_->Find();
+      BuildToTrain(source, newest ? newest->order : SumOrder());
     }
+    const Dataset dataset =
+        source.Batch(GlobalBatch()).Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
+    const int64_t max_steps = MaxSteps(spec, dataset);
+    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
+    Agree(call, first, DataFacts(dataset, max_steps));
+    if (first) {
+      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.joint.order);
+      const bool resumed = InitializeState();
+      checkpoints_->BeginTraining(graph_, std::move(facts));
+      update_ = TrainingStep(training_, config_);
+      if (config_.Tells()) ShowStart(config_, graph_, training_, dataset);
+      if (config_.Tells() && resumed) TellResume(max_steps);
+    }
+    std::function<Metrics()> evaluate;
+    if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
+    hooks_ = MakeHooks(config_, spec.hooks, max_steps, evaluate);
     return Loop(dataset, max_steps);
   }
 
@@ -70,11 +81,18 @@ class Estimator::Impl {
     BuildToEvaluate(dataset);
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
-    if (!session_) InitializeState();
-    return evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
+    const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    checkpoints_->NoteMetrics(step_, metrics);
+    hooks_.AfterEvaluation({step_, metrics});
+    return metrics;
   }
 
   bool leads() const { return config_.leads(); }
+  const RunConfig& config() const { return config_; }
 
   std::map<std::string, Tensor> Variables() {
     if (!session_) ThrowInvalidArgument("Estimator::Variables: call Train or Evaluate first");
@@ -88,8 +106,10 @@ class Estimator::Impl {
  private:
   Peers& peers() const { return config_.strategy_object->peers(); }
 
+  // Samples of an update over all workers.
   int64_t GlobalBatch() const {
-    const auto batch = CheckedMul(config_.batch_size, config_.workers());
+    const auto parts = CheckedMul(config_.batch_size, training_.spec.accumulate);
+    const auto batch = parts ? CheckedMul(*parts, config_.workers()) : std::nullopt;
     if (!batch) {
       ThrowInvalidArgument(
           fmt::format("Estimator: batch_size is {}, which {} workers together would make more than "
@@ -97,6 +117,17 @@ class Estimator::Impl {
                       config_.batch_size, config_.workers()));
     }
     return *batch;
+  }
+
+  int64_t MaxSteps(const TrainSpec& spec, const Dataset& dataset) const {
+    if (spec.max_steps > 0) return spec.max_steps;
+    if (config_.epochs == 0) return config_.max_steps;
+    const auto samples = CheckedMul(dataset.samples(), config_.epochs);
+    if (!samples) {
+      ThrowInvalidArgument(fmt::format("--epochs {} of {} samples are more than 2^63 samples",
+                                       config_.epochs, dataset.samples()));
+    }
+    return std::max<int64_t>(1, (*samples - 1) / dataset.batch_size() + 1);
   }
 
   Dataset EvaluationData(const EvalSpec& spec) const {
@@ -118,11 +149,11 @@ class Estimator::Impl {
   }
 
   // The mode that is built first makes the variables, the second one finds them.
-  void BuildToTrain(const Dataset& dataset) {
+  void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
     if (evaluation_) reuse.emplace(graph_, "", "training");
-    training_ = BuildTraining(graph_, model_, config_, dataset);
+    training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
@@ -138,8 +169,9 @@ class Estimator::Impl {
     RequireAgreement(peers(), call, facts);
   }
 
-  // Gives the variables that have none their first values, the same on all workers.
-  void InitializeState() {
+  // Gives the variables that have none their first values, or all of them those of the newest
+  // checkpoint, the same on all workers. True if there was one.
+  bool InitializeState() {
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
@@ -148,45 +180,65 @@ class Estimator::Impl {
       session_.emplace(graph_, options);
     }
     session_->Initialize();
+    const auto point = checkpoints_->Restore(graph_, *session_);
+    if (point) {
+      step_ = point->step;
+      position_ = point->position;
+    } else {
+      checkpoints_->WarmStart(graph_, *session_);
+    }
     config_.strategy_object->SynchronizeState(graph_, *session_);
+    return point.has_value();
+  }
+
+  void TellResume(int64_t max_steps) const {
+    if (step_ < max_steps) {
+      FormatTo(stderr, "{}: goes on from step {} of {}, the newest checkpoint in {}\n",
+               config_.program, step_, max_steps, config_.model_dir);
+    } else {
+      FormatTo(stderr,
+               "{}: the newest checkpoint in {} is of step {}, and --max-steps is {}: there is "
+               "nothing to train\n",
+               config_.program, config_.model_dir, step_, max_steps);
+    }
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto reader = dataset.Read(step_);
-    std::optional<Progress> progress;
-    if (leads()) {
-      progress.emplace(ProgressOptions{.label = "step", .total = max_steps, .start = step_});
-    }
+    const auto reader = dataset.ReadFrom(position_);
     TrainingReport report(config_, training_.joint.how);
+    hooks_.OnStart({config_, graph_, training_, *session_, step_, max_steps, dataset.samples()});
     double loss = 0;
-    bool stop = false, out_of_data = false;
-    int64_t samples = -1;  // of this worker in the last step; -1: there was no step
+    bool stop = false, out_of_data = false, any = false;
+    const int64_t begin = NowNanos();
     while (step_ < max_steps && !stop) {
       Minibatch batch;
       const int64_t asked = NowNanos();
       if (out_of_data = !reader->Next(&batch); out_of_data) break;
       report.CountInput(NowNanos() - asked);
-      samples = batch.count;
-      stop = RunStep(batch, dataset.batch_size(), &loss);
-      report.CountStep(double(fetched_[kSamples].scalar<float>()));
-      if (progress) progress->Update(step_, {{"loss", loss}});
-      if (leads() && config_.log_every > 0 && step_ % config_.log_every == 0) {
-        FormatTo(stderr, "step {} loss {:.6f}\n", step_, loss);
-      }
+      stop = RunStep(batch, dataset.batch_size());
+      loss = update_.loss();
+      report.CountStep(update_.samples(), loss);
+      any = true;
+      position_ += dataset.batch_size();
+      if (step_ < max_steps && !stop) checkpoints_->AfterStep(*session_, step_, position_);
     }
-    if (progress) progress->Finish();
+    hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
+                  any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
+                  *session_});
     TrainResult result = report.Finish(loss);
-    result.stopped = stop;
-    if (samples >= 0) {
-      CheckLastUpdate(peers(), *session_, training_.spec.loss, feeds_, samples, step_);
+    if (stop) {
+      const JointStop joint = AgreeOnStop(peers(), hooks_.control().reason());
+      result.stopped = joint.signal != 0;
+      result.stop_reason = joint.reason;
+      TellStop(joint, max_steps);
     }
-    if (stop) TellStop(AgreeOnStop(peers()), max_steps);
-    if (out_of_data && leads()) TellEndOfData(dataset, max_steps);
+    result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
+    if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
   }
 
   void TellStop(const JointStop& stop, int64_t max_steps) const {
-    if (!leads()) return;
+    if (!config_.Tells()) return;
     FormatTo(stderr, "{}: stopped after step {} of {} by {}\n", config_.program, step_, max_steps,
              DescribeStop(stop));
   }
@@ -199,28 +251,16 @@ class Estimator::Impl {
   }
 
   // One update. True if the training should end after it.
-  bool RunStep(const Minibatch& batch, int64_t global_batch, double* loss) {
-    feeds_.clear();
-    training_.inputs.Feed(batch, global_batch, feeds_);
-    feeds_.emplace_back(training_.stop, Tensor::Scalar(StopRequested() ? 1.0f : 0.0f));
-    const bool traced = step_ == traced_step_;
+  bool RunStep(const Minibatch& batch, int64_t global_batch) {
+    const bool traced = hooks_.BeforeStep(step_);
     RunTrace trace;
-    const JointStep& joint = training_.joint;
-    const Output fetches[kFetches] = {joint.loss, joint.samples, joint.stop};
-    const Node* const targets[] = {training_.train};
-    session_->RunInto(feeds_, fetches, targets, fetched_,
-                      {.trace = traced, .trace_result = traced ? &trace : nullptr});
-    *loss = fetched_[kLoss].dtype() == kFloat64 ? fetched_[kLoss].scalar<double>()
-                                                : double(fetched_[kLoss].scalar<float>());
+    update_.Run(*session_, batch, global_batch, step_,
+                StopRequested() || !hooks_.control().reason().empty(), traced ? &trace : nullptr);
     ++step_;
-    if (traced) WriteWorkerTraces(config_, trace);
-    if (!std::isfinite(*loss)) {
-      ThrowBadValues(peers(), *session_, training_.spec.loss, feeds_, step_, *loss);
-    }
-    return fetched_[kStop].scalar<float>() > 0;
+    hooks_.AfterStep({step_, update_.loss(), update_.samples(), update_.values(), *session_,
+                      update_.feeds(), update_.gradients(), traced ? &trace : nullptr});
+    return update_.stop() || hooks_.control().here();
   }
-
-  enum { kLoss, kSamples, kStop, kFetches };
 
   const ModelFunction model_;
   RunConfig config_;  // stays as it is after the constructor
@@ -232,9 +272,10 @@ class Estimator::Impl {
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
-  int64_t traced_step_ = -1;  // the same on all workers; -1: none
-  std::vector<Feed> feeds_;
-  Tensor fetched_[kFetches];
+  int64_t position_ = 0;  // samples taken so far, over all workers
+  std::optional<Checkpoints> checkpoints_;
+  TrainingStep update_;
+  HookList hooks_;
 };
 
 Estimator::Estimator(ModelFunction model, const RunConfig& config)
@@ -244,19 +285,27 @@ Estimator::~Estimator() = default;
 TrainResult Estimator::Train(const TrainSpec& spec) { return impl_->Train(spec); }
 Metrics Estimator::Evaluate(const EvalSpec& spec) { return impl_->Evaluate(spec); }
 bool Estimator::leads() const { return impl_->leads(); }
+const RunConfig& Estimator::config() const { return impl_->config(); }
 std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables(); }
 
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
   TrainSpec checked = train;
   checked.evaluation = eval;
-  if (estimator.Train(checked).stopped) return {};
+  const TrainResult trained = estimator.Train(checked);
+  if (trained.stopped) return {};
   const Metrics metrics = estimator.Evaluate(eval);
   std::string text;
   for (const auto& [name, value] : metrics) {
     text += name == "accuracy" ? fmt::format("  {} {:.2f}%", name, 100 * value)
                                : fmt::format("  {} {:.4f}", name, value);
   }
-  if (estimator.leads()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (!trained.save_error.empty()) {
+    throw Error(Code::kDataLoss,
+                "the training is done, but its last checkpoint could not be "
+                "written: " +
+                    trained.save_error);
+  }
   return metrics;
 }
 

@@ -5,15 +5,19 @@
 #include <cmath>
 
 #include "tutti/base/status.h"
+#include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/text/format.h"
 #include "tutti/nn/sample_scope.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/estimator/accumulation.h"
 
 namespace tutti {
 namespace {
+
+constexpr int64_t kMostParts = 1 << 20;  // of an update
 
 // A loss that is no number changes nothing, so that what made it can be looked for.
 void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
@@ -24,10 +28,40 @@ void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
   }
 }
 
+void CheckSpec(const ModelSpec& spec) {
+  RequireFloatScalar(spec.loss, "loss");
+  if (!(spec.clip_norm >= 0) || !std::isfinite(spec.clip_norm)) {
+    ThrowInvalidArgument(fmt::format(
+        "the model function gave a clip_norm of {}; expected a finite number, 0 for none",
+        spec.clip_norm));
+  }
+  if (spec.optimizer == nullptr) {
+    ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
+  }
+  if (spec.accumulate < 1 || spec.accumulate > kMostParts) {
+    ThrowInvalidArgument(fmt::format(
+        "the model function gave an accumulate of {}; expected 1 to {}, the parts of an update",
+        spec.accumulate, kMostParts));
+  }
+}
+
+// The variables that are to be trained.
+std::vector<Output> Trained(const Graph& graph, const ModelSpec& spec) {
+  std::vector<Output> variables = nn::TrainableVariables(graph);
+  if (!spec.trains) return variables;
+  const size_t all = variables.size();
+  std::erase_if(variables, [&](Output v) { return !spec.trains(v.node->name()); });
+  if (variables.empty()) {
+    ThrowInvalidArgument(fmt::format(
+        "ModelSpec::trains leaves none of the {} trainable variables; expected at least one", all));
+  }
+  return variables;
+}
+
 }  // namespace
 
 TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
-                            const Dataset& dataset) {
+                            const Dataset& dataset, const SumOrder& order) {
   const Strategy& strategy = *config.strategy_object;
   TrainingGraph training;
   training.inputs = BatchInputs(graph, ExampleOf(dataset), "input");
@@ -38,25 +72,41 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
     nn::SampleScope samples(training.inputs.first, Cast(training.inputs.samples, kInt64));
     training.spec = model(Features(training.inputs.columns, training.inputs.first), Mode::kTrain);
   }
-  RequireFloatScalar(training.spec.loss, "loss");
-  const double clip_norm = training.spec.clip_norm;
-  if (!(clip_norm >= 0) || !std::isfinite(clip_norm)) {
-    ThrowInvalidArgument(fmt::format(
-        "the model function gave a clip_norm of {}; expected a finite number, 0 for none",
-        clip_norm));
+  const ModelSpec& spec = training.spec;
+  CheckSpec(spec);
+  training.model_nodes = graph.size();
+  const Optimizer& optimizer = *spec.optimizer;
+  const std::vector<Output> variables = Trained(graph, spec);
+  WorkerStep step = {spec.loss, training.inputs.samples, training.stop, order};
+  Output differentiated;
+  Accumulation parts;
+  std::vector<const Node*> beside;  // what runs with the update
+  if (spec.accumulate > 1) {
+    parts = BuildAccumulation(step, strategy, optimizer, variables);
+    step = parts.step;
+    differentiated = parts.differentiated;
+    training.accumulate = parts.add;
+    beside.push_back(parts.clear);
+  } else {
+    differentiated = strategy.Differentiated(step);
   }
-  if (training.spec.optimizer == nullptr) {
-    ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
-  }
-  const Optimizer& optimizer = *training.spec.optimizer;
-  const WorkerStep step = {training.spec.loss, training.inputs.samples, training.stop};
-  auto list = optimizer.Gradients(strategy.Differentiated(step));
+  auto list = optimizer.Gradients(differentiated, variables);
+  parts.ToRows(list);
   list = strategy.Aggregate(list, step, &training.joint);
+  training.gradients = list;
   ScaleByFinite(training.joint.loss, list);
-  if (clip_norm > 0) list = ClipByGlobalNorm(list, clip_norm);
+  if (config.Shows("gradient-norm")) training.gradient_norm = GlobalNorm(training.gradients);
+  if (spec.clip_norm > 0) list = ClipByGlobalNorm(list, spec.clip_norm);
   training.train = optimizer.Apply(list, {.join_state = [&](std::span<const Output> changes) {
                                      return strategy.AggregateState(changes, step, training.joint);
                                    }});
+  training.learning_rate = optimizer.learning_rate().Build(GlobalStep(graph));
+  const auto decays = DecayWeights(list, spec.weight_decay, training.learning_rate, training.train);
+  beside.insert(beside.end(), decays.begin(), decays.end());
+  if (!beside.empty()) {
+    beside.push_back(training.train);
+    training.train = Group(graph, beside);
+  }
   return training;
 }
 
@@ -67,7 +117,12 @@ std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::s
                              {"seed", fmt::format("{}", config.seed)},
                              {"learning-rate", fmt::format("{}", config.learning_rate)},
                              {"scale-learning-rate", config.scale_learning_rate ? "on" : "off"},
-                             {"warmup-steps", fmt::format("{}", config.warmup_steps)}};
+                             {"warmup-steps", fmt::format("{}", config.warmup_steps)},
+                             // They are fetched with the step, so its plan depends on them.
+                             {"show", config.show},
+                             {"histograms", config.histograms ? "on" : "off"},
+                             {"summary-every", fmt::format("{}", config.summary_every)},
+                             {"eval-every", fmt::format("{}", config.eval_every)}};
   for (const auto& [name, value] : config.strategy_flags) facts.emplace_back(name, value);
   for (const Output& variable : nn::Variables(graph)) {
     facts.emplace_back(fmt::format("variable {}", variable.node->name()),

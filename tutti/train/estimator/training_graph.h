@@ -18,13 +18,20 @@ struct TrainingGraph {
   BatchInputs inputs;
   Output stop;  // placeholder: 1 to ask for an end after this step, else 0
   ModelSpec spec;
-  JointStep joint;              // what all workers together have
-  const Node* train = nullptr;  // makes the update
+  JointStep joint;                   // what all workers together have
+  const Node* train = nullptr;       // makes the update
+  const Node* accumulate = nullptr;  // for every part of an update's samples but the last
+  // What log and summaries may show: float32 scalars; the norm only where it is asked for.
+  Output learning_rate;
+  Output gradient_norm;
+  std::vector<GradientAndVariable> gradients;  // of all workers, before clipping
+  int64_t model_nodes = 0;  // the nodes of the graph that the model function has made, or before it
 };
 
 // Builds it into `graph`, for batches of `dataset`. Throws Error.
+// `order` is that of the checkpoint to go on from, or empty.
 TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
-                            const Dataset& dataset);
+                            const Dataset& dataset, const SumOrder& order = {});
 
 // What all workers must have alike before they work together: what the model is, and what it is
 // given.

@@ -12,6 +12,7 @@
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/reporting/model_summary.h"
 
 namespace tutti {
 namespace {
@@ -24,19 +25,26 @@ CommunicationStats StatsOf(const RunConfig& config) {
 
 }  // namespace
 
-void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& dataset,
-               std::string_view how) {
+void ShowStart(const RunConfig& config, const Graph& graph, const TrainingGraph& training,
+               const Dataset& dataset) {
   const auto variables = nn::TrainableVariables(graph);
   FormatTo(stderr, "{}: {} parameters in {} variables, {} samples\n", config.program,
            nn::CountParameters(variables), variables.size(), dataset.samples());
   FormatTo(stderr, "{}: strategy {}, {} worker{}, {} samples a worker and step, seed {}\n",
            config.program, config.strategy, config.workers(), config.workers() == 1 ? "" : "s",
-           config.batch_size, config.seed);
+           config.batch_size * training.spec.accumulate, config.seed);
+  const std::string& how = training.joint.how;
   if (config.verbose && !how.empty()) FormatTo(stderr, "{}: {}\n", config.program, how);
+  if (!config.verbose && !config.summary) return;
+  std::vector<Output> trained;
+  for (const GradientAndVariable& entry : training.gradients) trained.push_back(entry.variable);
+  WriteTo(stderr, RenderLayers(SummarizeLayers(training.spec.loss, training.model_nodes, trained)));
 }
 
 TrainingReport::TrainingReport(const RunConfig& config, std::string_view how)
-    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {}
+    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {
+  if (config.metrics != nullptr) metrics_.emplace(*config.metrics, before_.bytes);
+}
 
 WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
   const CommunicationStats after = StatsOf(config_);
@@ -70,9 +78,10 @@ TrainResult TrainingReport::Finish(double loss) {
     times.push_back(WorkerTimeFromText(text));
   }
   if (!config_.leads()) return result;
-  FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}", result.steps,
-           result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
-           RenderTimeTable(times));
+  if (!config_.quiet)
+    FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}", result.steps,
+             result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
+             RenderTimeTable(times));
   if (!config_.report.empty()) Write(result, times[0]);
   return result;
 }
