@@ -11,6 +11,7 @@
 #include "tutti/base/awaited.h"
 #include "tutti/base/cores.h"
 #include "tutti/base/log.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/cluster_network.h"
 #include "tutti/cluster/cluster_rendezvous.h"
@@ -189,6 +190,24 @@ std::vector<DeviceInfo> Server::devices() const {
 }
 
 std::vector<DeviceStats> Server::stats() const { return worker_->stats(); }
+
+void Server::AddMetrics(MetricsRegistry& metrics) const {
+  const std::vector<DeviceInfo> list = devices();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto value = [worker = worker_, i](int64_t DeviceStats::*field) {
+      return [worker, i, field] { return double(worker->stats()[i].*field); };
+    };
+    const MetricsRegistry::Labels labels = {{"device", list[i].name}};
+    metrics.AddCounter("tutti_device_cloned_bytes_total",
+                       "Bytes of variables that updates copied because somebody held the value.",
+                       value(&DeviceStats::cloned_bytes), labels);
+    metrics.AddGauge("tutti_device_variable_bytes", "Bytes of all variables.",
+                     value(&DeviceStats::variable_bytes), labels);
+    metrics.AddGauge("tutti_device_pool_bytes",
+                     "Bytes of results, and of values that only the run could size.",
+                     value(&DeviceStats::pool_bytes), labels);
+  }
+}
 
 void Server::Reset(const std::string& container) {
   if (member_ == nullptr) {
