@@ -89,13 +89,13 @@ class LinkTable final : public Links {
 absl::Status LinkTable::Open() {
   TUTTI_ASSIGN_OR_RETURN(context_->loop,
                          EventLoop::Create("tutti-links", context_->options.spin_nanos));
+  const shm::EndpointName name = shm::MakeEndpointName();
+  context_->host = name.host;
   if (context_->options.shared_memory) {
-    const shm::EndpointName name = shm::MakeEndpointName();
     joining_ = std::make_unique<JoiningPlace>(
         context_->loop.get(),
         [this](const std::string& secret, Socket socket) { Join(secret, std::move(socket)); });
     TUTTI_RETURN_IF_ERROR(joining_->Open(name.socket));
-    context_->host = name.host;
     context_->joining_socket = name.socket;
   }
   return context_->loop->Start();

@@ -268,6 +268,7 @@ std::shared_ptr<const void> StreamLink::Lease(
 // The end ----------------------------------------------------------------------------------------
 
 void StreamLink::Close(absl::Status reason) {
+  if (state() == State::kBroken) return;
   if (reason.ok()) reason = Cancelled("the link is not needed any more");
   context_->loop->Post([self = shared_from_this(), reason = std::move(reason)] {
     const State state = self->state();
