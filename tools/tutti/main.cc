@@ -197,6 +197,9 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
+  bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
+    BenchCluster(options, "/proc/self/exe");
+  });
   bool child = false;
   CLI::App* startup =
       bench->add_subcommand("startup", "From process start to the end of the first step");
