@@ -43,6 +43,10 @@ void BenchStartup(const BenchOptions& options, const std::string& program);
 // Runs one step and prints the clock of that moment; what BenchStartup starts.
 void StartupChild();
 
+// Steps of a cluster of processes on this host: over 2 ps tasks and a worker, and how long it takes
+// to start. `program` is the command that the tasks run.
+void BenchCluster(const BenchOptions& options, const std::string& program);
+
 // `threads`, or the cores of this process when it is 0.
 int ThreadsOf(const BenchOptions& options);
 
