@@ -132,6 +132,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
   flags.Add("model-dir", &config.model_dir,
             "DIRECTORY for what TensorBoard shows, and metrics.jsonl");
+  flags.Add("export", &config.export_dir,
+            "DIRECTORY for the trained model, which `tutti predict` runs without this program");
   flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
   flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
   flags.Add("show", &config.show,

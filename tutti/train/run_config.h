@@ -29,11 +29,12 @@ struct RunConfig {
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
   std::string model_dir = {};        // --model-dir: summaries go there, too; empty: none
-  std::string report = {};           // --report: what a training took, as JSON
-  std::string trace = {};  // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
-  bool verbose = false;    // --verbose: tell how gradients travel, and --summary
-  bool quiet = false;      // --quiet: print nothing but errors
-  bool summary = false;    // --summary: show the layers of the model at the start
+  std::string export_dir = {};  // --export: where TrainAndEvaluate exports the model at the end
+  std::string report = {};      // --report: what a training took, as JSON
+  std::string trace = {};       // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
+  bool verbose = false;         // --verbose: tell how gradients travel, and --summary
+  bool quiet = false;           // --quiet: print nothing but errors
+  bool summary = false;         // --summary: show the layers of the model at the start
   // --show: what the log and the summaries tell beside the loss, separated by commas:
   // learning-rate, gradient-norm, metrics (of the training batches).
   std::string show = {};
