@@ -17,6 +17,7 @@
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
 #include "tools/tutti/plot/plot.h"
+#include "tools/tutti/predict.h"
 #include "tools/tutti/serve.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
@@ -246,6 +247,23 @@ void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
   convert->callback([&convert_options] { ThrowIfError(Convert(convert_options)); });
 }
 
+// `tutti predict`. The options are filled while `app` parses.
+void AddPredict(CLI::App& app, PredictOptions& options) {
+  CLI::App* predict = app.add_subcommand(
+      "predict", "Run a model that Estimator::Export has written, or tell what it takes");
+  predict->add_option("directory", options.directory, "The exported model")->required();
+  predict->add_option("--input", options.inputs, "FILE.npy, or NAME=FILE.npy, for each input");
+  predict->add_option("--output", options.outputs,
+                      "NAME=FILE.npy for a prediction (print them all)");
+  predict->add_option("--batch", options.batch_size, "Samples that are run at once (500)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  predict->add_option("--rows", options.rows, "Samples that are printed (10)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  predict->callback([&options] {
+    WriteTo(stdout, options.inputs.empty() ? DescribeModel(options.directory) : Predict(options));
+  });
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -263,6 +281,8 @@ int Main(int argc, char** argv) {
   AddExplain(app, explain_options, cost_options);
   PlotOptions plot_options;
   AddPlot(app, plot_options);
+  PredictOptions predict_options;
+  AddPredict(app, predict_options);
   LaunchOptions launch;
   RunHosts hosts;
   CLI::App* run = AddRun(app, launch, hosts);

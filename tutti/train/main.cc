@@ -135,6 +135,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("early-stop", &config.early_stop,
             "METRIC:PATIENCE, to end when so many evaluations brought nothing better",
             AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
+  flags.Add("export", &config.export_dir,
+            "DIRECTORY for the trained model, which `tutti predict` runs without this program");
   flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
   flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
   flags.Add("show", &config.show,

@@ -39,6 +39,7 @@ struct RunConfig {
   std::string keep_best = {};       // --keep-best: and the best one by this metric
   std::string warm_start = {};      // --warm-start: a checkpoint to take what fits from
   std::string warm_start_map = {};  // --warm-start-map: NEW=OLD,... names for it
+  std::string export_dir = {};      // --export: where TrainAndEvaluate exports the model at the end
   std::string report = {};          // --report: what a training took, as JSON
   std::string trace = {};  // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
   std::string http = {};   // --http: PORT or HOST:PORT of /metrics and /healthz

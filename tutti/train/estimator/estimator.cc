@@ -24,6 +24,8 @@
 #include "tutti/train/estimator/joint_stop.h"
 #include "tutti/train/estimator/training_graph.h"
 #include "tutti/train/estimator/training_step.h"
+#include "tutti/train/export/export_format.h"
+#include "tutti/train/export/prediction.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/hooks/hook_list.h"
 #include "tutti/train/reporting/training_report.h"
@@ -91,6 +93,18 @@ class Estimator::Impl {
     return metrics;
   }
 
+  Columns Predict(const PredictSpec& spec) {
+    const Dataset dataset = PreparePrediction("Predict", spec);
+    return prediction_->Run(*session_, dataset);
+  }
+
+  void Export(const std::string& directory, const PredictSpec& spec) {
+    PreparePrediction("Export", spec);
+    if (!leads()) return;
+    WriteExport(checkpoint::FileSystem::System(), directory, prediction_->inputs(),
+                prediction_->outputs(), *session_, step_);
+  }
+
   bool leads() const { return config_.leads(); }
   const RunConfig& config() const { return config_; }
 
@@ -142,6 +156,21 @@ class Estimator::Impl {
     return dataset;
   }
 
+  // Makes the model in Mode::kPredict and its state ready. The dataset comes in batches.
+  Dataset PreparePrediction(const char* call, const PredictSpec& spec) {
+    if (!spec.input) {
+      ThrowInvalidArgument(fmt::format("Estimator::{}: PredictSpec::input is empty", call));
+    }
+    const Dataset dataset = spec.input().Batch(spec.batch_size);
+    if (!prediction_) {
+      const VariablePlacementScope placement(Placement());
+      prediction_.emplace(graph_, model_, dataset, training_.train != nullptr || evaluation_);
+    }
+    Agree(call, false, {});
+    if (!session_) InitializeState();
+    return dataset;
+  }
+
   // What places the variables that are made meanwhile; empty: nothing does.
   VariablePlacementScope::Place Placement() {
     if (placer_ == nullptr) return nullptr;
@@ -152,13 +181,14 @@ class Estimator::Impl {
   void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
-    if (evaluation_) reuse.emplace(graph_, "", "training");
+    if (evaluation_ || prediction_) reuse.emplace(graph_, "", "training");
     training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
     const VariablePlacementScope placement(Placement());
-    evaluation_.emplace(graph_, model_, dataset, /*reuse=*/training_.train != nullptr);
+    evaluation_.emplace(graph_, model_, dataset,
+                        /*reuse=*/training_.train != nullptr || prediction_);
   }
 
   void Agree(std::string_view call, bool built, const std::vector<Fact>& data) {
@@ -269,6 +299,7 @@ class Estimator::Impl {
   TrainingGraph training_;
   std::optional<Session> session_;
   std::optional<Evaluation> evaluation_;
+  std::optional<Prediction> prediction_;
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
@@ -284,6 +315,10 @@ Estimator::~Estimator() = default;
 
 TrainResult Estimator::Train(const TrainSpec& spec) { return impl_->Train(spec); }
 Metrics Estimator::Evaluate(const EvalSpec& spec) { return impl_->Evaluate(spec); }
+Columns Estimator::Predict(const PredictSpec& spec) { return impl_->Predict(spec); }
+void Estimator::Export(const std::string& directory, const PredictSpec& spec) {
+  impl_->Export(directory, spec);
+}
 bool Estimator::leads() const { return impl_->leads(); }
 const RunConfig& Estimator::config() const { return impl_->config(); }
 std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables(); }
@@ -300,6 +335,9 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
                                : fmt::format("  {} {:.4f}", name, value);
   }
   if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (const std::string& to = estimator.config().export_dir; !to.empty()) {
+    estimator.Export(to, {.input = eval.input});
+  }
   if (!trained.save_error.empty()) {
     throw Error(Code::kDataLoss,
                 "the training is done, but its last checkpoint could not be "
