@@ -131,8 +131,8 @@ TEST_F(ProcessesTest, AKilledTaskIsNamedAndOthersGoOn) {
   Session session(graph, {.target = cluster.target(kWorker)});
   Session bystander(graph, {.target = cluster.target(kPs1)});
   session.Initialize();
-  auto run = std::async(std::launch::async,
-                        [&] { return FailureOf([&] { session.Run(doubled); }); });
+  auto run =
+      std::async(std::launch::async, [&] { return FailureOf([&] { session.Run(doubled); }); });
   // The step runs on ps 0 when its status tells so.
   for (bool running = false; !running;) {
     for (const TaskStatus& task : *StatusOfTarget({.target = cluster.target(kWorker)})) {
@@ -228,10 +228,11 @@ TEST_F(ProcessesTest, MistakesAreToldAndTheServerLives) {
             }).code,
             Code::kUnavailable);
   Session session(graph, {.target = cluster.target(kWorker)});
-  EXPECT_THAT(FailureOf([&] { session.Run({{x, Tensor::Scalar<int64_t>(1)}}, y); }).text,
+  EXPECT_THAT(FailureOf([&] {
+                session.Run({{x, Tensor::Scalar<int64_t>(1)}}, y);
+              }).text,
               HasSubstr("int64"));
-  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {1, 2})}}, y).ToString(),
-            "float32 [2] {2, 4}");
+  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {1, 2})}}, y).ToString(), "float32 [2] {2, 4}");
 }
 
 }  // namespace

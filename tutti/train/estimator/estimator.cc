@@ -83,10 +83,7 @@ class Estimator::Impl {
     BuildToEvaluate(dataset);
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
-    if (!session_) {
-      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
-      InitializeState();
-    }
+    if (!session_) InitializeState();
     const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
     checkpoints_->NoteMetrics(step_, metrics);
     hooks_.AfterEvaluation({step_, metrics});
@@ -202,6 +199,7 @@ class Estimator::Impl {
   // Gives the variables that have none their first values, or all of them those of the newest
   // checkpoint, the same on all workers. True if there was one.
   bool InitializeState() {
+    if (!checkpoints_) checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
