@@ -9,8 +9,9 @@
 
 namespace tutti {
 
-// Threads for the parts of steps that the caller does not run itself. There are as many as parts
-// ever ran at once: a part may wait for another, so it is never queued behind one. Thread-safe.
+// Threads for jobs that may wait: calls between tasks that compile, connect or need an answer. There
+// are as many as jobs ever ran at once: one may wait for another, so it is never queued behind it.
+// Thread-safe.
 class LaneThreads {
  public:
   LaneThreads() = default;
