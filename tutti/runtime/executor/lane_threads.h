@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// Threads for jobs that may wait: calls between tasks that compile, connect or need an answer. There
-// are as many as jobs ever ran at once: one may wait for another, so it is never queued behind it.
-// Thread-safe.
+// Threads for jobs that may wait: calls between tasks that compile, connect or need an answer.
+// There are as many as jobs ever ran at once: one may wait for another, so it is never queued
+// behind it. Thread-safe.
 class LaneThreads {
  public:
   LaneThreads() = default;
