@@ -12,10 +12,12 @@
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
+#include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
 #include "tools/tutti/plot/plot.h"
+#include "tools/tutti/predict.h"
 #include "tools/tutti/serve.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
@@ -220,6 +222,48 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   ask->callback([&status, &result] { result = PrintStatus(status) ? 0 : kFailed; });
 }
 
+// `tutti inspect` and `tutti convert`.
+void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
+                           ConvertOptions& convert_options) {
+  CLI::App* inspect = app.add_subcommand("inspect", "List a checkpoint and compare its checksums");
+  inspect
+      ->add_option("path", inspect_options.path,
+                   "A checkpoint, a model directory (its newest), or a safetensors file")
+      ->required();
+  inspect->add_flag("--json", inspect_options.json, "One JSON object");
+  inspect->add_flag("!--no-verify", inspect_options.verify, "Only list it");
+  inspect->callback([&inspect_options] { ThrowIfError(Inspect(inspect_options)); });
+
+  CLI::App* convert = app.add_subcommand(
+      "convert", "Turn a checkpoint into one safetensors file, or such a file into a checkpoint");
+  convert->add_option("from", convert_options.from, "A checkpoint, model directory or file")
+      ->required();
+  convert->add_option("to", convert_options.to, "FILE.safetensors, or a model directory")
+      ->required();
+  convert->add_flag("--weights", convert_options.weights,
+                    "Leave out slots of optimizers and the global step");
+  convert->add_option("--step", convert_options.step, "Of the checkpoint that is made (0)")
+      ->check(CLI::NonNegativeNumber);
+  convert->callback([&convert_options] { ThrowIfError(Convert(convert_options)); });
+}
+
+// `tutti predict`. The options are filled while `app` parses.
+void AddPredict(CLI::App& app, PredictOptions& options) {
+  CLI::App* predict = app.add_subcommand(
+      "predict", "Run a model that Estimator::Export has written, or tell what it takes");
+  predict->add_option("directory", options.directory, "The exported model")->required();
+  predict->add_option("--input", options.inputs, "FILE.npy, or NAME=FILE.npy, for each input");
+  predict->add_option("--output", options.outputs,
+                      "NAME=FILE.npy for a prediction (print them all)");
+  predict->add_option("--batch", options.batch_size, "Samples that are run at once (500)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  predict->add_option("--rows", options.rows, "Samples that are printed (10)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  predict->callback([&options] {
+    WriteTo(stdout, options.inputs.empty() ? DescribeModel(options.directory) : Predict(options));
+  });
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -237,6 +281,8 @@ int Main(int argc, char** argv) {
   AddExplain(app, explain_options, cost_options);
   PlotOptions plot_options;
   AddPlot(app, plot_options);
+  PredictOptions predict_options;
+  AddPredict(app, predict_options);
   LaunchOptions launch;
   RunHosts hosts;
   CLI::App* run = AddRun(app, launch, hosts);
@@ -254,6 +300,10 @@ int Main(int argc, char** argv) {
   ServeOptions serve;
   StatusOptions status;
   AddServer(app, serve, status, result);
+
+  InspectOptions inspect_options;
+  ConvertOptions convert_options;
+  AddCheckpointCommands(app, inspect_options, convert_options);
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");
@@ -282,6 +332,12 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
+  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
+    BenchLink(options);
+  });
+  bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
+    BenchCluster(options, "/proc/self/exe");
+  });
   bool child = false;
   CLI::App* startup =
       bench->add_subcommand("startup", "From process start to the end of the first step");

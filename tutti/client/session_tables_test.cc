@@ -1,5 +1,6 @@
 // Look-ups in tables that other steps update meanwhile, and pushes of workers that come and go.
 // Every client is a Session on a thread; all share one Server.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "tutti/base/error.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/client/session.h"
 #include "tutti/cluster/server.h"
 #include "tutti/graph/ops/control.h"
@@ -106,6 +108,11 @@ TEST_F(TablesTest, AReaderOfTheWholeTableKeepsItAndTheCopyIsCounted) {
   });
   AddToRow3(server_, Table);
   EXPECT_EQ(ClonedBytes(), kRows * kWidth * 4);
+  MetricsRegistry metrics;
+  server_.AddMetrics(metrics);
+  EXPECT_THAT(metrics.ToPrometheus(),
+              ::testing::HasSubstr("tutti_device_cloned_bytes_total{device=\"/job:local/task:0/"
+                                   "cpu:0\"} 128000\n"));
   EXPECT_EQ(reader.Release().values<float>()[3 * kWidth], 0) << "the value from before the update";
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "tutti/base/awaited.h"
 #include "tutti/base/cores.h"
 #include "tutti/base/log.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/cluster_network.h"
 #include "tutti/cluster/cluster_rendezvous.h"
@@ -66,12 +68,14 @@ Division Divide(const ServerOptions& options) {
                                                 : std::max(1, count / options.devices);
   const int wanted = division.cores * options.devices;
   division.crowded = wanted > count;
-  if (division.crowded) {
+  static std::atomic<bool> told = false;
+  if (division.crowded && !told.exchange(true)) {
     Log(LogLevel::kInfo,
         "{} device{} of {} core{} each share the {} core{} that this process may use",
         options.devices, options.devices == 1 ? "" : "s", division.cores,
         division.cores == 1 ? "" : "s", count, count == 1 ? "" : "s");
-  } else if (options.devices > 1 && int(usable.size()) == count) {
+  }
+  if (!division.crowded && options.devices > 1 && int(usable.size()) == count) {
     for (int i = 0; i < options.devices; ++i) {
       if (options.cores_per_device == 0) {
         division.pinned.push_back(ShareOfCores(usable, i, options.devices));
@@ -158,15 +162,14 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
   };
   worker_ = std::make_shared<LocalWorker>(std::move(worker));
   const std::string& own = spec.AddressOf({options.job, options.task});
-  member_->network = ValueOrThrow(
-      ClusterNetwork::Make({.self = self,
-                            .token = options.token,
-                            .addresses = AddressesOf(spec),
-                            .bind = options.bind.empty() ? own : options.bind,
-                            .advertised = own,
-                            .listening_fd = options.listening_fd,
-                            .insecure = options.insecure},
-                           member_->peers.get(), member_->peers.get()));
+  member_->network =
+      ValueOrThrow(ClusterNetwork::Make({.self = self,
+                                         .token = options.token,
+                                         .addresses = AddressesOf(spec),
+                                         .bind = options.bind.empty() ? own : options.bind,
+                                         .advertised = own,
+                                         .insecure = options.insecure},
+                                        member_->peers.get(), member_->peers.get()));
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,
                                  .address = own,
@@ -187,6 +190,24 @@ std::vector<DeviceInfo> Server::devices() const {
 }
 
 std::vector<DeviceStats> Server::stats() const { return worker_->stats(); }
+
+void Server::AddMetrics(MetricsRegistry& metrics) const {
+  const std::vector<DeviceInfo> list = devices();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto value = [worker = worker_, i](int64_t DeviceStats::*field) {
+      return [worker, i, field] { return double(worker->stats()[i].*field); };
+    };
+    const MetricsRegistry::Labels labels = {{"device", list[i].name}};
+    metrics.AddCounter("tutti_device_cloned_bytes_total",
+                       "Bytes of variables that updates copied because somebody held the value.",
+                       value(&DeviceStats::cloned_bytes), labels);
+    metrics.AddGauge("tutti_device_variable_bytes", "Bytes of all variables.",
+                     value(&DeviceStats::variable_bytes), labels);
+    metrics.AddGauge("tutti_device_pool_bytes",
+                     "Bytes of results, and of values that only the run could size.",
+                     value(&DeviceStats::pool_bytes), labels);
+  }
+}
 
 void Server::Reset(const std::string& container) {
   if (member_ == nullptr) {

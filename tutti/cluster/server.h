@@ -11,6 +11,7 @@
 namespace tutti {
 
 class LocalWorker;
+class MetricsRegistry;
 class Master;
 struct CompileOptions;
 struct TaskStatus;
@@ -40,7 +41,6 @@ struct ServerOptions {
   // beyond its host needs one, unless `insecure` says otherwise.
   std::string token = {};
   bool insecure = false;
-  int listening_fd = -1;  // a socket that listens already, from a launcher, in place of `bind`
   // For how long a task is tried that was never reached: it may still be starting, and its name may
   // not resolve yet.
   double start_seconds = 60;
@@ -72,6 +72,9 @@ class Server {
   const std::string& task() const { return task_; }  // "/job:local/task:0"
   std::vector<DeviceInfo> devices() const;
   std::vector<DeviceStats> stats() const;  // by device
+  // Adds the same, by device: tutti_device_cloned_bytes_total, tutti_device_variable_bytes and
+  // tutti_device_pool_bytes. The devices live as long as the metrics.
+  void AddMetrics(MetricsRegistry& metrics) const;
 
   // Forgets the variables and queues of a container. Steps that have run already keep those that
   // they use; steps that are compiled from here on make new ones.

@@ -48,8 +48,7 @@ absl::Status WorkerService::CheckRun(Account& account, const RunRequest& request
   std::lock_guard lock(mutex_);
   if (!account.lost.ok()) return account.lost;
   const auto registered = account.handles.find(request.handle);
-  if (registered == account.handles.end() ||
-      registered->second.session != request.id.session) {
+  if (registered == account.handles.end() || registered->second.session != request.id.session) {
     return NotFound("step {} runs a plan that {} has not registered (handle {})", request.id.step,
                     account.master->description(), request.handle);
   }
@@ -80,19 +79,7 @@ void WorkerService::Run(const std::shared_ptr<Peer>& master, uint64_t call, Peer
     AnswerError(*master, call, std::move(status));
     return;
   }
-  const StepId id = request->id;
-  try {
-    threads_.Post([this, account, call,
-                   kept = std::make_shared<RunRequest>(*std::move(request))] {
-      RunNow(account, call, std::move(*kept));
-    });
-  } catch (...) {
-    {
-      std::lock_guard lock(mutex_);
-      account->running.erase(id);
-    }
-    AnswerError(*master, call, StatusFromCurrentException());
-  }
+  RunNow(account, call, *std::move(request));
 }
 
 void WorkerService::RunNow(const std::shared_ptr<Account>& account, uint64_t call,
@@ -285,7 +272,8 @@ void WorkerService::Describe(TaskStatus& status) const {
   for (const auto& [peer, account] : accounts_) {
     status.registered_steps += int64_t(account->handles.size());
     for (const auto& [id, since] : account->running) {
-      status.steps.push_back({id.session, id.step, account->master->description(), now - since, ""});
+      status.steps.push_back(
+          {id.session, id.step, account->master->description(), now - since, ""});
     }
   }
 }

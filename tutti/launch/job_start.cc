@@ -105,6 +105,7 @@ absl::Status Job::StartHere(Task& task) {
   task.process.reset();
   task.process.emplace(std::move(process));
   task.started = NowNanos();
+  task.waits_for_others = task.has_others = task.ended_well = false;
   return absl::OkStatus();
 }
 

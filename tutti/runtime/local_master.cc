@@ -129,7 +129,7 @@ absl::StatusOr<std::vector<DeviceInfo>> LocalMaster::DevicesFor(const Program& p
       const absl::Status status = ListDevices(task);
       if (status.ok()) {
         needed.insert(task);
-      } else if (wanted->job && wanted->task) {
+      } else if (wanted->job && wanted->task && !options_.soft_placement) {
         return status;
       }
     }

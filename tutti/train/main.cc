@@ -21,6 +21,7 @@
 #include "tutti/cluster/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
+#include "tutti/train/checkpoints/save_schedule.h"
 #include "tutti/train/find_task.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/worker_trace.h"
@@ -134,8 +135,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("early-stop", &config.early_stop,
             "METRIC:PATIENCE, to end when so many evaluations brought nothing better",
             AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
-  flags.Add("model-dir", &config.model_dir,
-            "DIRECTORY for what TensorBoard shows, and metrics.jsonl");
+  flags.Add("export", &config.export_dir,
+            "DIRECTORY for the trained model, which `tutti predict` runs without this program");
   flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
   flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
   flags.Add("show", &config.show,
@@ -148,6 +149,18 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("evaluator", &config.evaluator, "the last of these processes evaluates");
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
+  flags.Add("model-dir", &config.model_dir,
+            "DIR for checkpoints, from the newest of which training goes on, and for what "
+            "TensorBoard shows");
+  flags.Add("save-every", &config.save_every, "steps (500) or seconds (60s) between checkpoints",
+            [](std::string_view text, std::string* expected) {
+              *expected = SaveSchedule::Check(text);
+              return std::string(text);
+            });
+  flags.Add("keep", &config.keep, "newest checkpoints that stay; 0 for all", 0);
+  flags.Add("keep-best", &config.keep_best, "METRIC by which the best checkpoint stays, too");
+  flags.Add("warm-start", &config.warm_start, "PATH of a checkpoint to take what fits from");
+  flags.Add("warm-start-map", &config.warm_start_map, "NEW=OLD,... names for it; NEW*=OLD*");
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
   flags.Add(
       "trace", &config.trace,

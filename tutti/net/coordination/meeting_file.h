@@ -21,8 +21,8 @@ struct MeetingFile {
 // Written beside and renamed: a reader sees the whole file or none.
 // REQUIRES: no line breaks in address, job and token.
 absl::Status WriteMeetingFile(const std::string& path, const MeetingFile& file);
-// NOT_FOUND if there is none; INVALID_ARGUMENT if it is something else; PERMISSION_DENIED if it has a
-// token and others than this user could have written or read it.
+// NOT_FOUND if there is none; INVALID_ARGUMENT if it is something else; PERMISSION_DENIED if it has
+// a token and others than this user could have written or read it.
 absl::StatusOr<MeetingFile> ReadMeetingFile(const std::string& path);
 // Removes the file if it still says this.
 void RemoveMeetingFile(const std::string& path, const MeetingFile& file);

@@ -18,11 +18,14 @@
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/estimator/agreement.h"
 #include "tutti/train/estimator/evaluation.h"
 #include "tutti/train/estimator/joint_stop.h"
 #include "tutti/train/estimator/training_graph.h"
 #include "tutti/train/estimator/training_step.h"
+#include "tutti/train/export/export_format.h"
+#include "tutti/train/export/prediction.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/hooks/hook_list.h"
 #include "tutti/train/reporting/training_report.h"
@@ -48,16 +51,25 @@ class Estimator::Impl {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
     const Dataset source = spec.input();
     const bool first = training_.train == nullptr;
-    if (first) BuildToTrain(source);
+    const std::string call = fmt::format("Train (call {})", ++trainings_);
+    if (first) {
+      RequireAgreement(peers(), call, {});
+      checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+      const auto newest = checkpoints_->Find();
+      BuildToTrain(source, newest ? newest->order : SumOrder());
+    }
     const Dataset dataset =
         source.Batch(GlobalBatch()).Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
     const int64_t max_steps = MaxSteps(spec, dataset);
     if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
-    Agree(fmt::format("Train (call {})", ++trainings_), first, DataFacts(dataset, max_steps));
+    Agree(call, first, DataFacts(dataset, max_steps));
     if (first) {
-      InitializeState();
+      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.joint.order);
+      const bool resumed = InitializeState();
+      checkpoints_->BeginTraining(graph_, std::move(facts));
       update_ = TrainingStep(training_, config_);
       if (config_.Tells()) ShowStart(config_, graph_, training_, dataset);
+      if (config_.Tells() && resumed) TellResume(max_steps);
     }
     std::function<Metrics()> evaluate;
     if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
@@ -73,8 +85,21 @@ class Estimator::Impl {
           DataFacts(dataset, spec.max_steps));
     if (!session_) InitializeState();
     const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    checkpoints_->NoteMetrics(step_, metrics);
     hooks_.AfterEvaluation({step_, metrics});
     return metrics;
+  }
+
+  Columns Predict(const PredictSpec& spec) {
+    const Dataset dataset = PreparePrediction("Predict", spec);
+    return prediction_->Run(*session_, dataset);
+  }
+
+  void Export(const std::string& directory, const PredictSpec& spec) {
+    PreparePrediction("Export", spec);
+    if (!leads()) return;
+    WriteExport(checkpoint::FileSystem::System(), directory, prediction_->inputs(),
+                prediction_->outputs(), *session_, step_);
   }
 
   bool leads() const { return config_.leads(); }
@@ -128,6 +153,21 @@ class Estimator::Impl {
     return dataset;
   }
 
+  // Makes the model in Mode::kPredict and its state ready. The dataset comes in batches.
+  Dataset PreparePrediction(const char* call, const PredictSpec& spec) {
+    if (!spec.input) {
+      ThrowInvalidArgument(fmt::format("Estimator::{}: PredictSpec::input is empty", call));
+    }
+    const Dataset dataset = spec.input().Batch(spec.batch_size);
+    if (!prediction_) {
+      const VariablePlacementScope placement(Placement());
+      prediction_.emplace(graph_, model_, dataset, training_.train != nullptr || evaluation_);
+    }
+    Agree(call, false, {});
+    if (!session_) InitializeState();
+    return dataset;
+  }
+
   // What places the variables that are made meanwhile; empty: nothing does.
   VariablePlacementScope::Place Placement() {
     if (placer_ == nullptr) return nullptr;
@@ -135,16 +175,17 @@ class Estimator::Impl {
   }
 
   // The mode that is built first makes the variables, the second one finds them.
-  void BuildToTrain(const Dataset& dataset) {
+  void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
-    if (evaluation_) reuse.emplace(graph_, "", "training");
-    training_ = BuildTraining(graph_, model_, config_, dataset);
+    if (evaluation_ || prediction_) reuse.emplace(graph_, "", "training");
+    training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
     const VariablePlacementScope placement(Placement());
-    evaluation_.emplace(graph_, model_, dataset, /*reuse=*/training_.train != nullptr);
+    evaluation_.emplace(graph_, model_, dataset,
+                        /*reuse=*/training_.train != nullptr || prediction_);
   }
 
   void Agree(std::string_view call, bool built, const std::vector<Fact>& data) {
@@ -155,8 +196,10 @@ class Estimator::Impl {
     RequireAgreement(peers(), call, facts);
   }
 
-  // Gives the variables that have none their first values, the same on all workers.
-  void InitializeState() {
+  // Gives the variables that have none their first values, or all of them those of the newest
+  // checkpoint, the same on all workers. True if there was one.
+  bool InitializeState() {
+    if (!checkpoints_) checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
@@ -165,11 +208,31 @@ class Estimator::Impl {
       session_.emplace(graph_, options);
     }
     session_->Initialize();
+    const auto point = checkpoints_->Restore(graph_, *session_);
+    if (point) {
+      step_ = point->step;
+      position_ = point->position;
+    } else {
+      checkpoints_->WarmStart(graph_, *session_);
+    }
     config_.strategy_object->SynchronizeState(graph_, *session_);
+    return point.has_value();
+  }
+
+  void TellResume(int64_t max_steps) const {
+    if (step_ < max_steps) {
+      FormatTo(stderr, "{}: goes on from step {} of {}, the newest checkpoint in {}\n",
+               config_.program, step_, max_steps, config_.model_dir);
+    } else {
+      FormatTo(stderr,
+               "{}: the newest checkpoint in {} is of step {}, and --max-steps is {}: there is "
+               "nothing to train\n",
+               config_.program, config_.model_dir, step_, max_steps);
+    }
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto reader = dataset.Read(step_);
+    const auto reader = dataset.ReadFrom(position_);
     TrainingReport report(config_, training_.joint.how);
     hooks_.OnStart({config_, graph_, training_, *session_, step_, max_steps, dataset.samples()});
     double loss = 0;
@@ -184,6 +247,8 @@ class Estimator::Impl {
       loss = update_.loss();
       report.CountStep(update_.samples(), loss);
       any = true;
+      position_ += dataset.batch_size();
+      if (step_ < max_steps && !stop) checkpoints_->AfterStep(*session_, step_, position_);
     }
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
                   any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
@@ -195,6 +260,7 @@ class Estimator::Impl {
       result.stop_reason = joint.reason;
       TellStop(joint, max_steps);
     }
+    result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
     if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
   }
@@ -231,9 +297,12 @@ class Estimator::Impl {
   TrainingGraph training_;
   std::optional<Session> session_;
   std::optional<Evaluation> evaluation_;
+  std::optional<Prediction> prediction_;
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
+  int64_t position_ = 0;  // samples taken so far, over all workers
+  std::optional<Checkpoints> checkpoints_;
   TrainingStep update_;
   HookList hooks_;
 };
@@ -244,6 +313,10 @@ Estimator::~Estimator() = default;
 
 TrainResult Estimator::Train(const TrainSpec& spec) { return impl_->Train(spec); }
 Metrics Estimator::Evaluate(const EvalSpec& spec) { return impl_->Evaluate(spec); }
+Columns Estimator::Predict(const PredictSpec& spec) { return impl_->Predict(spec); }
+void Estimator::Export(const std::string& directory, const PredictSpec& spec) {
+  impl_->Export(directory, spec);
+}
 bool Estimator::leads() const { return impl_->leads(); }
 const RunConfig& Estimator::config() const { return impl_->config(); }
 std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables(); }
@@ -251,7 +324,8 @@ std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables()
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
   TrainSpec checked = train;
   checked.evaluation = eval;
-  if (estimator.Train(checked).stopped) return {};
+  const TrainResult trained = estimator.Train(checked);
+  if (trained.stopped) return {};
   const Metrics metrics = estimator.Evaluate(eval);
   std::string text;
   for (const auto& [name, value] : metrics) {
@@ -259,6 +333,15 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
                                : fmt::format("  {} {:.4f}", name, value);
   }
   if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (const std::string& to = estimator.config().export_dir; !to.empty()) {
+    estimator.Export(to, {.input = eval.input});
+  }
+  if (!trained.save_error.empty()) {
+    throw Error(Code::kDataLoss,
+                "the training is done, but its last checkpoint could not be "
+                "written: " +
+                    trained.save_error);
+  }
   return metrics;
 }
 

@@ -27,6 +27,11 @@ struct EvalSpec {
   int64_t max_steps = 0;     // batches to evaluate; 0: to the end of the data, which must have one
 };
 
+struct PredictSpec {
+  InputFunction input;  // columns that the predictions do not depend on may be missing
+  int64_t batch_size = 500;
+};
+
 struct TrainSpec {
   InputFunction input;
   int64_t max_steps = 0;  // 0: RunConfig's
@@ -44,6 +49,9 @@ struct TrainResult {
   double samples_per_second = 0;  // over all workers
   bool stopped = false;           // by a signal to any worker (train/stop.h); the same on all
   std::string stop_reason = {};   // of a hook that ended it; the same on all
+  // Why the last checkpoint could not be written, on the worker that leads; empty: it was, or there
+  // is no RunConfig::model_dir.
+  std::string save_error = {};
 };
 
 // Trains and evaluates a model, alone or with other workers, as its RunConfig says; the same
@@ -57,12 +65,24 @@ class Estimator {
 
   // Makes updates until the step count, the end of the data, or a stop signal to any worker. Shows
   // model, cluster and strategy, then progress, and at the end where the time went. A second call
-  // goes on from there.
+  // goes on from there. With a RunConfig::model_dir it begins where the newest checkpoint there is,
+  // writes checkpoints as it goes, and one at its end.
   TrainResult Train(const TrainSpec& spec);
 
   // The mean of loss and metrics over the dataset, the workers sharing the work. Without a training
-  // before, that of the initial values. A stop of any worker ends it with an Error (kCancelled).
+  // before, that of the newest checkpoint in RunConfig::model_dir, or of the initial values. A stop
+  // of any worker ends it with an Error (kCancelled).
   Metrics Evaluate(const EvalSpec& spec);
+
+  // What the model says of each sample, by name, in the order of the dataset:
+  // ModelSpec::predictions in Mode::kPredict. Every worker gets all of it.
+  Columns Predict(const PredictSpec& spec);
+
+  // Writes the model in Mode::kPredict, with the values that its variables have, as a directory
+  // that ExportedModel loads and `tutti predict` runs, without the code that built it. `spec` tells
+  // the columns; the data themselves are not used. All workers call it; the one that leads writes.
+  // An exported model that is there is replaced.
+  void Export(const std::string& directory, const PredictSpec& spec);
 
   const RunConfig& config() const;
   bool leads() const;  // is this the worker that prints and writes files?
@@ -75,8 +95,9 @@ class Estimator {
   std::unique_ptr<Impl> impl_;
 };
 
-// Trains, evaluates, and prints the metrics: "test accuracy 91.42%  loss 0.2401". After a training
-// that was stopped there is no evaluation, and no metrics.
+// Trains, evaluates, prints the metrics: "test accuracy 91.42%  loss 0.2401", and exports the model
+// if RunConfig::export_dir says where. After a training that was stopped by a signal there is no
+// evaluation, no metrics and no export.
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval);
 
 }  // namespace tutti
