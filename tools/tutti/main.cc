@@ -132,7 +132,7 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
       "Every task has TF_CONFIG, and TUTTI_JOB_TOKEN: the launcher's own if that is set, else a "
       "random one.\n\n"
       "examples: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce\n"
-      "          TUTTI_JOB_TOKEN=secret tutti run --workers 1 --ps 2 -- tutti server --tf-config");
+      "          TUTTI_JOB_TOKEN=secret tutti run --workers 1 --ps 2 -- tutti server");
   RoleCounts& roles = launch.roles;
   run->add_flag("--chief", roles.chief, "Have a chief beside the workers (worker 0 leads)");
   run->add_option("--workers", roles.workers, "Worker tasks to start (1)")
@@ -195,7 +195,7 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
       "                worker = [\"host1:2222\", \"host2:2222\"]\n\n"
       "examples: tutti server --config cluster.toml --job ps --task 0\n"
       "          tutti run --workers 1 --ps 2 -- tutti server --tf-config");
-  server->add_flag("--tf-config", serve.tf_config, "Take cluster and task from TF_CONFIG");
+  server->add_flag("--tf-config", serve.tf_config, "Take cluster and task from TF_CONFIG (as it does if that is set)");
   server->add_option("--config", serve.config, "Take the cluster from this TOML file");
   server->add_option("--job", serve.job, "The job of this task, if the file does not say");
   server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));

@@ -26,10 +26,12 @@ namespace {
 // The task that this process is, from where the command line says.
 ServerOptions ReadOptions(const ServeOptions& options) {
   ServerOptions server;
-  if (options.tf_config == !options.config.empty()) {
+  // A launcher that sets TF_CONFIG needs no flag.
+  const bool launched = options.config.empty() && std::getenv("TF_CONFIG") != nullptr;
+  if ((options.tf_config || launched) == !options.config.empty()) {
     ThrowInvalidArgument("server: give either --tf-config or --config FILE");
   }
-  if (options.tf_config) {
+  if (options.tf_config || launched) {
     const auto config = ValueOrThrow(TfConfigFromEnvironment());
     if (!config) ThrowInvalidArgument("server: --tf-config is given, and TF_CONFIG is not set");
     server.job = config->task.job;

@@ -299,7 +299,7 @@ int Main(int argc, char** argv, const MainOptions& options,
     strategy = &FindStrategy(config.strategy);
     KeepOwnFlags(*strategy, config.strategy_flags);
     const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());
-    CheckRoleFlags(environment, config);
+    CheckRoleFlags(environment, *strategy, config);
     meeting = true;
     task = FindTask(environment, config);
     meeting = false;
