@@ -200,6 +200,9 @@ int Main(int argc, char** argv) {
   bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
     BenchCluster(options, "/proc/self/exe");
   });
+  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
+    BenchLink(options);
+  });
   bool child = false;
   CLI::App* startup =
       bench->add_subcommand("startup", "From process start to the end of the first step");

@@ -46,6 +46,10 @@ void EventLoop::Stop(std::function<void()> last) {
     stopping_ = true;
   });
   thread_.join();
+  // What they hold may hold the loop.
+  timers_.clear();
+  const std::lock_guard lock(mutex_);
+  tasks_.clear();
 }
 
 void EventLoop::Post(std::function<void()> task) {

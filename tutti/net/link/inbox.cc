@@ -35,7 +35,8 @@ void Inbox::Reset() {
 absl::StatusOr<Inbox::Result> Inbox::Read(int fd, Bytes scratch, size_t budget) {
   while (budget > 0) {
     const bool straight = stage_ == Stage::kPayload && PayloadRest().size() >= kStraight;
-    const Bytes into = straight ? PayloadRest().first(std::min(PayloadRest().size(), budget)) : scratch;
+    const Bytes into =
+        straight ? PayloadRest().first(std::min(PayloadRest().size(), budget)) : scratch;
     size_t count = 0;
     TUTTI_ASSIGN_OR_RETURN(const Moved moved, Receive(fd, into, &count));
     if (moved == Moved::kNothing) return Result::kEmpty;
@@ -130,8 +131,9 @@ absl::Status Inbox::Consume(ConstBytes bytes) {
         if (filled_ < crc_bytes_.size()) break;
         const uint32_t crc = WireReader(AsText(crc_bytes_)).U32();
         if (crc != crc_) {
-          return DataLoss("payload {} of a message is damaged: its CRC32C is {:08x}, the bytes give {:08x}",
-                          index_, crc, crc_);
+          return DataLoss(
+              "payload {} of a message is damaged: its CRC32C is {:08x}, the bytes give {:08x}",
+              index_, crc, crc_);
         }
         ++index_;
         TUTTI_RETURN_IF_ERROR(NextPayload());
@@ -221,7 +223,8 @@ absl::Status Inbox::BeginMessage(std::string_view body) {
     payloads_.resize(head_.payloads);
     for (size_t i = 0; i < sizes.size(); ++i) {
       if (places_[i].size() != sizes[i]) {
-        return Internal("a place of {} bytes was given to a payload of {}", places_[i].size(), sizes[i]);
+        return Internal("a place of {} bytes was given to a payload of {}", places_[i].size(),
+                        sizes[i]);
       }
       payloads_[i].bytes = places_[i];
     }

@@ -25,8 +25,8 @@ JoiningPlace::~JoiningPlace() {
 
 absl::Status JoiningPlace::Open(const std::string& name) {
   TUTTI_ASSIGN_OR_RETURN(listener_, shm::ListenOn(name));
-  TUTTI_ASSIGN_OR_RETURN(
-      watch_, loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { Accept(); }));
+  TUTTI_ASSIGN_OR_RETURN(watch_,
+                         loop_->Watch(listener_.get(), EPOLLIN, [this](uint32_t) { Accept(); }));
   return absl::OkStatus();
 }
 
@@ -58,8 +58,7 @@ void JoiningPlace::Read(std::list<Guest>::iterator guest) {
   std::array<std::byte, kMostBytes> packet;
   size_t bytes = 0;
   shm::FileDescriptor file;
-  const shm::Transfer transfer =
-      shm::ReceivePacket(guest->socket, packet, &bytes, &file);
+  const shm::Transfer transfer = shm::ReceivePacket(guest->socket, packet, &bytes, &file);
   if (transfer == shm::Transfer::kLater) return;
   loop_->Forget(guest->watch);
   guests_.erase(guest);

@@ -18,11 +18,11 @@
 namespace tutti::net {
 namespace {
 
-using ::testing::HasSubstr;
 using link::EncodeFrame;
 using link::EncodeHello;
 using link::FrameKind;
 using link::PayloadPlace;
+using ::testing::HasSubstr;
 
 constexpr int64_t kSecond = 1'000'000'000;
 const std::string kA = "/job:worker/task:0";
@@ -41,12 +41,11 @@ class LinkProcessTest : public testing::TestWithParam<bool> {
     child_ = fork();
     ASSERT_GE(child_, 0);
     if (child_ == 0) {
-      TestNode b(
-          kB, 2, Edit(), listening.Release(), [](Recorder* events) {
-            events->on_received = [](Link& link, std::string_view header, const auto& payloads) {
-              link.Send("answer to " + std::string(header), payloads);
-            };
-          });
+      TestNode b(kB, 2, Edit(), listening.Release(), [](Recorder* events) {
+        events->on_received = [](Link& link, std::string_view header, const auto& payloads) {
+          link.Send("answer to " + std::string(header), payloads);
+        };
+      });
       while (true) pause();
     }
   }
@@ -65,9 +64,8 @@ class LinkProcessTest : public testing::TestWithParam<bool> {
   std::string address_;
   pid_t child_ = -1;
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, LinkProcessTest, testing::Bool(), [](const auto& info) {
-  return info.param ? "SharedMemory" : "Tcp";
-});
+INSTANTIATE_TEST_SUITE_P(Kinds, LinkProcessTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "SharedMemory" : "Tcp"; });
 
 TEST_P(LinkProcessTest, MessagesCrossAndAKilledPeerIsNamed) {
   Fork();
@@ -106,8 +104,9 @@ TEST_P(LinkProcessTest, AStoppedPeerIsNoticed) {
 class LinkBadFramesTest : public testing::Test {
  protected:
   LinkBadFramesTest() {
-    Connection made = ValueOrThrow(ConnectTo(a_.port->address(), TestTask(kB, 2),
-                                             Identity::Purpose::kLink, kA, NowNanos() + 20 * kSecond));
+    Connection made =
+        ValueOrThrow(ConnectTo(a_.port->address(), TestTask(kB, 2), Identity::Purpose::kLink, kA,
+                               NowNanos() + 20 * kSecond));
     socket_ = std::move(made.socket);
   }
   void Write(const std::string& bytes) {
@@ -142,7 +141,8 @@ TEST_F(LinkBadFramesTest, GoodFramesPass) {
 TEST_F(LinkBadFramesTest, ByteByByte) {
   Open();
   const std::string frame =
-      EncodeFrame(FrameKind::kMessage, 1, "header", std::vector<PayloadPlace>{{.bytes = 3}}) + "abc";
+      EncodeFrame(FrameKind::kMessage, 1, "header", std::vector<PayloadPlace>{{.bytes = 3}}) +
+      "abc";
   for (const char c : frame) Write(std::string(1, c));
   ASSERT_TRUE(a_.events.WaitForMessages(1));
   EXPECT_EQ(a_.events.messages[0].payloads[0], "abc");

@@ -21,8 +21,8 @@ namespace tutti::net {
 
 uint64_t MakeIncarnation() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  const auto millis = static_cast<uint64_t>(
-      std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
+  const auto millis =
+      static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::milliseconds>(now).count());
   return millis << 20 | (std::random_device()() & 0xfffff);
 }
 
@@ -89,13 +89,13 @@ class LinkTable final : public Links {
 absl::Status LinkTable::Open() {
   TUTTI_ASSIGN_OR_RETURN(context_->loop,
                          EventLoop::Create("tutti-links", context_->options.spin_nanos));
+  const shm::EndpointName name = shm::MakeEndpointName();
+  context_->host = name.host;
   if (context_->options.shared_memory) {
-    const shm::EndpointName name = shm::MakeEndpointName();
     joining_ = std::make_unique<JoiningPlace>(
         context_->loop.get(),
         [this](const std::string& secret, Socket socket) { Join(secret, std::move(socket)); });
     TUTTI_RETURN_IF_ERROR(joining_->Open(name.socket));
-    context_->host = name.host;
     context_->joining_socket = name.socket;
   }
   return context_->loop->Start();
@@ -103,8 +103,7 @@ absl::Status LinkTable::Open() {
 
 LinkTable::~LinkTable() {
   if (context_->loop == nullptr) return;
-  const absl::Status reason =
-      Unavailable("{} is shutting down", context_->options.identity.task);
+  const absl::Status reason = Unavailable("{} is shutting down", context_->options.identity.task);
   {
     std::unique_lock lock(mutex_);
     for (const auto& link : alive_) link->Close(reason);
@@ -244,9 +243,10 @@ void LinkTable::Adopt(const Identity& peer, Socket socket) {
     if (link != nullptr) {
       // A connection that is not taken is closed; the peer tries again where it needs to.
       const StreamLink::State state = link->state();
-      const bool open = state != StreamLink::State::kOpening && state != StreamLink::State::kGreeting;
-      const bool own_is_made = state == StreamLink::State::kGreeting ? link->dialled()
-                                                                     : link->dial_greets();
+      const bool open =
+          state != StreamLink::State::kOpening && state != StreamLink::State::kGreeting;
+      const bool own_is_made =
+          state == StreamLink::State::kGreeting ? link->dialled() : link->dial_greets();
       if (open || (own_is_made && OwnStays(peer))) return;
     } else {
       const absl::StatusOr<Address> from = PeerAddress(socket.fd());

@@ -43,9 +43,8 @@ class LinksTest : public testing::TestWithParam<bool> {
     };
   }
 };
-INSTANTIATE_TEST_SUITE_P(Kinds, LinksTest, testing::Bool(), [](const auto& info) {
-  return info.param ? "SharedMemory" : "Tcp";
-});
+INSTANTIATE_TEST_SUITE_P(Kinds, LinksTest, testing::Bool(),
+                         [](const auto& info) { return info.param ? "SharedMemory" : "Tcp"; });
 
 TEST_P(LinksTest, MessagesArriveWholeAndInOrder) {
   TestNode a(kA, 1, Options()), b(kB, 2, Options());
@@ -127,9 +126,8 @@ TEST_P(LinksTest, BothSidesOpenAtOnce) {
 
 // Past the window messages with payloads wait at the sender; others pass.
 TEST_P(LinksTest, TheWindowHoldsBackWhatIsNotTaken) {
-  TestNode b(
-      kB, 2, Options([](LinksOptions* options) { options->window_bytes = 100'000; }), -1,
-      [](Recorder* events) { events->take = false; });
+  TestNode b(kB, 2, Options([](LinksOptions* options) { options->window_bytes = 100'000; }), -1,
+             [](Recorder* events) { events->take = false; });
   TestNode a(kA, 1, Options());
   const auto link = a.To(b, kB);
   const auto headers = [&] {

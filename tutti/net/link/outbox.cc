@@ -135,8 +135,7 @@ void Outbox::Announce(const std::shared_ptr<const SharedMemory::Region>& region)
   if (!announced_.try_emplace(region->id, region).second) return;
   std::string size;
   WireWriter(&size).U64(region->bytes.size());
-  queue_.push_back(
-      {.head = EncodeFrame(FrameKind::kRegion, region->id, size), .region = region});
+  queue_.push_back({.head = EncodeFrame(FrameKind::kRegion, region->id, size), .region = region});
 }
 
 void Outbox::ForgetRegions() {
@@ -149,8 +148,9 @@ void Outbox::ForgetRegions() {
 
 absl::Status Outbox::OnTaken(uint64_t total) {
   if (total < taken_ || total > sent_) {
-    return InvalidArgument("it has taken {} bytes of payloads, of {} that were sent; before it was {}",
-                           total, sent_, taken_);
+    return InvalidArgument(
+        "it has taken {} bytes of payloads, of {} that were sent; before it was {}", total, sent_,
+        taken_);
   }
   in_window_ -= total - taken_;
   taken_ = total;

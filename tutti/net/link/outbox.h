@@ -88,10 +88,10 @@ class Outbox {
     void Cover(ConstBytes bytes);  // from the payload's start
   };
   struct Frame {
-    std::string head;                // with the body
-    std::vector<Payload> written;    // payloads that follow
-    std::vector<Sum> sums;           // of them, where the terms want that
-    std::vector<Payload> kept;       // what is read in place, until it is released
+    std::string head;              // with the body
+    std::vector<Payload> written;  // payloads that follow
+    std::vector<Sum> sums;         // of them, where the terms want that
+    std::vector<Payload> kept;     // what is read in place, until it is released
     std::vector<Copy> copies;
     std::shared_ptr<const SharedMemory::Region> region;  // whose file goes with the frame
     uint64_t number = 0;
@@ -99,7 +99,9 @@ class Outbox {
   };
   struct Batch;
 
-  bool HasRoom(uint64_t bytes) const { return in_window_ == 0 || in_window_ + bytes <= terms_.window; }
+  bool HasRoom(uint64_t bytes) const {
+    return in_window_ == 0 || in_window_ + bytes <= terms_.window;
+  }
   void Release();  // what waits, as far as there is room
   void Queue(Message message);
   void QueueOrHold(Message message);

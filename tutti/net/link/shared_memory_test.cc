@@ -73,8 +73,7 @@ TEST(SharedMemory, FindsOnlyWhatLiesInsideIt) {
   EXPECT_EQ(memory.Find(block.bytes.data() + 100, 1000)->offset, 100u);
   EXPECT_FALSE(memory.Find(block.bytes.data() + 100, 4 << 20).has_value());
   EXPECT_FALSE(memory.Find(&memory, 1).has_value());
-  EXPECT_EQ(memory.Allocate(size_t{1} << 60).status().code(),
-            absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(memory.Allocate(size_t{1} << 60).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 // What was born in shared memory is read where it lies: no Place, no copy.

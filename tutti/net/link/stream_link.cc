@@ -73,9 +73,10 @@ Link::Counters StreamLink::counters() const {
 
 void StreamLink::Send(std::string header, std::vector<Payload> payloads) {
   if (header.size() > kMaxTextBytes || payloads.size() > kMaxPayloads) {
-    return Close(InvalidArgument("a message with a header of {} bytes and {} payloads; at most {} "
-                                 "and {} can be sent",
-                                 header.size(), payloads.size(), kMaxTextBytes, kMaxPayloads));
+    return Close(
+        InvalidArgument("a message with a header of {} bytes and {} payloads; at most {} "
+                        "and {} can be sent",
+                        header.size(), payloads.size(), kMaxTextBytes, kMaxPayloads));
   }
   std::unique_lock lock(mutex_);
   if (state() == State::kBroken) return;
@@ -267,6 +268,7 @@ std::shared_ptr<const void> StreamLink::Lease(
 // The end ----------------------------------------------------------------------------------------
 
 void StreamLink::Close(absl::Status reason) {
+  if (state() == State::kBroken) return;
   if (reason.ok()) reason = Cancelled("the link is not needed any more");
   context_->loop->Post([self = shared_from_this(), reason = std::move(reason)] {
     const State state = self->state();
@@ -289,8 +291,8 @@ void StreamLink::Tick(int64_t now) {
   if (at == State::kClosing && now >= close_by_) return Break(close_reason_);
   const auto silence = static_cast<int64_t>(context_->options.silence_seconds * 1e9);
   if (now - last_heard_ > silence) {
-    return LoseConnection(fmt::format("has sent nothing for {:g} s",
-                                      context_->options.silence_seconds));
+    return LoseConnection(
+        fmt::format("has sent nothing for {:g} s", context_->options.silence_seconds));
   }
   if (at == State::kGreeting) return;
   {
