@@ -93,7 +93,7 @@ struct Server::Member {
   std::unique_ptr<ClusterNetwork> network;
 
   ~Member() {
-    if (peers != nullptr) peers->Stop(Unavailable("{} was shut down", peers->self().task));
+    if (peers != nullptr) peers->Stop(Cancelled("{} has ended", peers->self().task));
     network.reset();
     services.reset();
   }
@@ -103,6 +103,14 @@ struct Server::Waiting {
   std::mutex mutex;
   std::condition_variable changed;
   bool stopped = false;
+  absl::Status why;  // it must end, if not on purpose
+
+  void Stop(const absl::Status& reason) {
+    std::lock_guard lock(mutex);
+    if (!stopped) why = reason;
+    stopped = true;
+    changed.notify_all();
+  }
 };
 
 namespace {
@@ -171,11 +179,17 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                  .peers = member_->peers,
                                  .address = own,
                                  .tasks = {},
-                                 .patience_nanos = int64_t(options.start_seconds * 1e9)};
+                                 .patience_nanos = int64_t(options.start_seconds * 1e9),
+                                 .coordinator = options.coordinator,
+                                 .over = [this](const absl::Status& why) {
+                                   waiting_->Stop(
+                                       WithPrefix(why, "the coordinator is lost: "));
+                                 }};
   for (const TaskId& task : spec.tasks()) services.tasks.push_back(ToString(task));
   member_->services = std::make_unique<TaskServices>(std::move(services));
   member_->peers->Start(member_->network.get(), member_->services.get());
   ThrowIfError(member_->network->Start());
+  member_->services->Start();
 }
 
 Server::~Server() { member_.reset(); }
@@ -208,13 +222,10 @@ std::vector<TaskStatus> Server::ClusterStatus() const {
 void Server::Join() {
   std::unique_lock lock(waiting_->mutex);
   waiting_->changed.wait(lock, [this] { return waiting_->stopped; });
+  ThrowIfError(waiting_->why);
 }
 
-void Server::Stop() {
-  std::lock_guard lock(waiting_->mutex);
-  waiting_->stopped = true;
-  waiting_->changed.notify_all();
-}
+void Server::Stop() { waiting_->Stop(absl::OkStatus()); }
 
 std::unique_ptr<Master> Server::MakeMaster(const CompileOptions& options) const {
   if (member_ != nullptr) return member_->services->MakeMaster(options);
