@@ -81,6 +81,97 @@ TEST_F(ProcessesTest, AGraphOverThreeTasks) {
   EXPECT_EQ(second.Run(shared).ToString(), "float32 [2] {1, 2}");
 }
 
+// Five steps of a small network whose layers live on different tasks: weights and losses. `place`
+// gives the device of each layer.
+std::vector<Tensor> TrainNetwork(const std::function<std::string(int)>& place,
+                                 const SessionOptions& options) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {8, 20}, "x");
+  std::vector<Output> weights;
+  Output hidden = x;
+  const std::vector<int64_t> widths = {20, 16, 12, 4};
+  for (int layer = 0; layer < 3; ++layer) {
+    DeviceScope there(graph, place(layer));
+    Tensor first(kFloat32, {widths[size_t(layer)], widths[size_t(layer) + 1]});
+    for (int64_t i = 0; i < first.elements(); ++i) {
+      first.data<float>()[i] = float((i * 7919 + layer) % 101) / 101 - 0.5f;
+    }
+    weights.push_back(VariableOn(graph, place(layer), first, "w" + std::to_string(layer)));
+    hidden = Relu(MatMul(hidden, weights.back()));
+  }
+  const Output loss = Mean(hidden * hidden);
+  const std::vector<Output> gradients = Gradients(loss, weights);
+  std::vector<const Node*> updates;
+  for (size_t i = 0; i < weights.size(); ++i) {
+    DeviceScope there(graph, place(int(i)));
+    updates.push_back(AssignSub(weights[i], gradients[i] * 0.1f).node);
+  }
+  Session session(graph, options);
+  session.Initialize();
+  std::vector<Tensor> results;
+  Tensor input(kFloat32, {8, 20});
+  for (int step = 0; step < 5; ++step) {
+    for (int64_t i = 0; i < input.elements(); ++i) {
+      input.data<float>()[i] = float((i * 31 + step * 17) % 23) / 23;
+    }
+    const std::vector<Feed> feeds = {{x, input}};
+    const Output fetches[] = {loss};
+    results.push_back(session.Run(feeds, fetches, updates)[0]);
+  }
+  for (const Output& weight : weights) results.push_back(session.Run(weight));
+  return results;
+}
+
+TEST_F(ProcessesTest, TrainingIsTheSameOnOneTwoAndFourProcesses) {
+  const std::vector<Tensor> expected =
+      TrainNetwork([](int) { return ""; }, {.cores_per_device = 1});
+  for (const int ps : {1, 3}) {
+    LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", ps}, {"worker", 1}}});
+    const std::vector<Tensor> results =
+        TrainNetwork([&](int layer) { return "/job:ps/task:" + std::to_string(layer % ps); },
+                     {.target = cluster.target(kWorker)});
+    ASSERT_EQ(results.size(), expected.size());
+    for (size_t i = 0; i < results.size(); ++i) {
+      EXPECT_EQ(results[i].ToString(1000), expected[i].ToString(1000)) << i << ", " << ps << " ps";
+    }
+  }
+}
+
+TEST_F(ProcessesTest, AQueueBetweenProducerAndConsumerOnDifferentTasks) {
+  LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 2}}});
+  Graph graph;
+  Output queue;
+  {
+    DeviceScope on_ps(graph, kPs0);
+    queue = FIFOQueue(graph, {{kFloat32, Shape{2}}}, {.capacity = 2}, "queue");
+  }
+  const Output x = Placeholder(graph, kFloat32, {2});
+  const Node* put = nullptr;
+  {
+    DeviceScope on_producer(graph, "/job:worker/task:0");
+    const Output doubled = x * 2.0f;
+    put = Enqueue(queue, {doubled});
+  }
+  Output taken;
+  {
+    DeviceScope on_consumer(graph, "/job:worker/task:1");
+    taken = Dequeue(queue)[0] + 1.0f;
+  }
+  Session producer(graph, {.target = cluster.target("/job:worker/task:0")});
+  Session consumer(graph, {.target = cluster.target("/job:worker/task:1")});
+  constexpr int kElements = 50;
+  std::thread puts([&] {
+    for (int i = 0; i < kElements; ++i) {
+      producer.RunTargets({{x, Tensor::Of<float>({2}, {float(i), 1})}}, {put});
+    }
+  });
+  for (int i = 0; i < kElements; ++i) {
+    EXPECT_EQ(consumer.Run(taken).ToString(),
+              Tensor::Of<float>({2}, {2 * float(i) + 1, 3}).ToString());
+  }
+  puts.join();
+}
+
 TEST_F(ProcessesTest, LargeTensorsCrossWhole) {
   LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 1}}});
   Graph graph;
@@ -210,6 +301,18 @@ TEST_F(ProcessesTest, TasksEndInOrder) {
   EXPECT_EQ(cluster.Terminate(kPs0), 0);
   EXPECT_EQ(cluster.Terminate(kWorker), 0);
   EXPECT_EQ(FailureOf([&] { session.Run(y); }).code, Code::kUnavailable);
+}
+
+TEST_F(ProcessesTest, TasksEndWithTheirCoordinator) {
+  LocalCluster cluster({.program = TUTTI_PROGRAM,
+                        .jobs = {{"chief", 1}, {"ps", 1}},
+                        .coordinator = "/job:chief/task:0"});
+  EXPECT_EQ(cluster.Terminate("/job:chief/task:0"), 0);
+  EXPECT_EQ(cluster.Wait(kPs0), 0) << "the coordinator ended in good order";
+  cluster.Start("/job:chief/task:0");
+  cluster.Start(kPs0);
+  cluster.Kill("/job:chief/task:0");
+  EXPECT_EQ(cluster.Wait(kPs0), 1) << "the coordinator is lost";
 }
 
 TEST_F(ProcessesTest, MistakesAreToldAndTheServerLives) {

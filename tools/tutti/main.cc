@@ -195,7 +195,8 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
       "                worker = [\"host1:2222\", \"host2:2222\"]\n\n"
       "examples: tutti server --config cluster.toml --job ps --task 0\n"
       "          tutti run --workers 1 --ps 2 -- tutti server --tf-config");
-  server->add_flag("--tf-config", serve.tf_config, "Take cluster and task from TF_CONFIG (as it does if that is set)");
+  server->add_flag("--tf-config", serve.tf_config,
+                   "Take cluster and task from TF_CONFIG (as it does if that is set)");
   server->add_option("--config", serve.config, "Take the cluster from this TOML file");
   server->add_option("--job", serve.job, "The job of this task, if the file does not say");
   server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));
@@ -205,6 +206,9 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
+  server->add_option("--coordinator", serve.coordinator,
+                     "A task, /job:chief/task:0, whose end ends this one: with code 0 if it ended "
+                     "in good order");
   server
       ->add_option("--start-seconds", serve.start_seconds,
                    "For how long other tasks are tried that were never reached (60)")
@@ -332,11 +336,11 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
-  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
-    BenchLink(options);
-  });
   bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
     BenchCluster(options, "/proc/self/exe");
+  });
+  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
+    BenchLink(options);
   });
   bool child = false;
   CLI::App* startup =

@@ -51,6 +51,7 @@ ServerOptions ReadOptions(const ServeOptions& options) {
   server.bind = options.bind;
   server.insecure = options.insecure;
   server.start_seconds = options.start_seconds;
+  server.coordinator = options.coordinator;
   const char* const token = std::getenv("TUTTI_JOB_TOKEN");
   server.token = !options.token_file.empty() ? ValueOrThrow(ReadToken(options.token_file))
                  : token != nullptr          ? token
@@ -123,14 +124,25 @@ void Serve(const ServeOptions& options) {
   const std::unique_ptr<http::MetricsPage> page = ServeMetrics(options, task, server, metrics);
   FormatTo(stdout, "tutti server: {} listens at {}\n", server.task(), server.address());
   std::fflush(stdout);
-  std::thread waits([&] {
-    int signal = 0;
-    sigwait(&ends, &signal);
-    server.Stop();
-  });
+  // Ends when a signal comes, or is sent to it when Join returns for another reason.
+  class SignalThread {
+   public:
+    SignalThread(const sigset_t& ends, Server& server)
+        : thread_([&ends, &server] {
+            int signal = 0;
+            sigwait(&ends, &signal);
+            server.Stop();
+          }) {}
+    ~SignalThread() {
+      pthread_kill(thread_.native_handle(), SIGTERM);
+      thread_.join();
+    }
+
+   private:
+    std::thread thread_;
+  };
+  const SignalThread waits(ends, server);
   server.Join();
-  pthread_kill(waits.native_handle(), SIGTERM);  // where Join returned for another reason
-  waits.join();
 }
 
 }  // namespace tutti::tools

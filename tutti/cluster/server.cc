@@ -97,7 +97,7 @@ struct Server::Member {
   std::unique_ptr<ClusterNetwork> network;
 
   ~Member() {
-    if (peers != nullptr) peers->Stop(Unavailable("{} was shut down", peers->self().task));
+    if (peers != nullptr) peers->Stop(Cancelled("{} has ended", peers->self().task));
     network.reset();
     services.reset();
   }
@@ -107,6 +107,14 @@ struct Server::Waiting {
   std::mutex mutex;
   std::condition_variable changed;
   bool stopped = false;
+  absl::Status why;  // it must end, if not on purpose
+
+  void Stop(const absl::Status& reason) {
+    std::lock_guard lock(mutex);
+    if (!stopped) why = reason;
+    stopped = true;
+    changed.notify_all();
+  }
 };
 
 namespace {
@@ -170,15 +178,21 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                          .advertised = own,
                                          .insecure = options.insecure},
                                         member_->peers.get(), member_->peers.get()));
+  worker_->SetMemorySource(member_->network->memory(), ClusterNetwork::kLeastShared);
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,
                                  .address = own,
                                  .tasks = {},
-                                 .patience_nanos = int64_t(options.start_seconds * 1e9)};
+                                 .patience_nanos = int64_t(options.start_seconds * 1e9),
+                                 .coordinator = options.coordinator,
+                                 .over = [this](const absl::Status& why) {
+                                   waiting_->Stop(WithPrefix(why, "the coordinator is lost: "));
+                                 }};
   for (const TaskId& task : spec.tasks()) services.tasks.push_back(ToString(task));
   member_->services = std::make_unique<TaskServices>(std::move(services));
   member_->peers->Start(member_->network.get(), member_->services.get());
   ThrowIfError(member_->network->Start());
+  member_->services->Start();
 }
 
 Server::~Server() { member_.reset(); }
@@ -229,13 +243,10 @@ std::vector<TaskStatus> Server::ClusterStatus() const {
 void Server::Join() {
   std::unique_lock lock(waiting_->mutex);
   waiting_->changed.wait(lock, [this] { return waiting_->stopped; });
+  ThrowIfError(waiting_->why);
 }
 
-void Server::Stop() {
-  std::lock_guard lock(waiting_->mutex);
-  waiting_->stopped = true;
-  waiting_->changed.notify_all();
-}
+void Server::Stop() { waiting_->Stop(absl::OkStatus()); }
 
 std::unique_ptr<Master> Server::MakeMaster(const CompileOptions& options) const {
   if (member_ != nullptr) return member_->services->MakeMaster(options);

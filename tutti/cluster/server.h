@@ -41,6 +41,9 @@ struct ServerOptions {
   // beyond its host needs one, unless `insecure` says otherwise.
   std::string token = {};
   bool insecure = false;
+  // The task whose end ends this one, "/job:chief/task:0": Join returns when it ended in good
+  // order, and throws when it is lost. Empty: none.
+  std::string coordinator = {};
   // For how long a task is tried that was never reached: it may still be starting, and its name may
   // not resolve yet.
   double start_seconds = 60;
@@ -82,7 +85,7 @@ class Server {
 
   // Where it listens, "host:port"; "" without a cluster.
   std::string address() const;
-  // Waits until Stop is called.
+  // Waits until Stop is called or the coordinator ends; throws Error when that is lost.
   void Join();
   // Makes Join return. May be called on any thread, any number of times.
   void Stop();

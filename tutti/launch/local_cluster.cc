@@ -77,6 +77,10 @@ void LocalCluster::Spawn(Task& task) {
                                     "--task",          std::to_string(task.index),
                                     "--devices",       std::to_string(options_.devices),
                                     "--start-seconds", std::to_string(options_.start_seconds)};
+  if (!options_.coordinator.empty()) {
+    words.emplace_back("--coordinator");
+    words.push_back(options_.coordinator);
+  }
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
@@ -124,6 +128,8 @@ void LocalCluster::Kill(const std::string& task) {
   Signal(task, SIGKILL);
   Reap(tasks_.at(task));
 }
+
+int LocalCluster::Wait(const std::string& task) { return Reap(tasks_.at(task)); }
 
 int LocalCluster::Terminate(const std::string& task) {
   Signal(task, SIGTERM);

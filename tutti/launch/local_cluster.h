@@ -10,9 +10,10 @@ namespace tutti {
 struct LocalClusterOptions {
   std::string program;              // the command `tutti`
   std::map<std::string, int> jobs;  // how many tasks each has: {{"ps", 2}, {"worker", 1}}
-  std::string not_started;          // a job whose tasks the caller is itself
+  std::string not_started = {};     // a job whose tasks the caller is itself
   int devices = 1;                  // of every task
   double start_seconds = 20;        // as in ServerOptions
+  std::string coordinator = {};     // as in ServerOptions
 };
 
 // A cluster of `tutti server` processes on this host, at ports of loopback that were free: for
@@ -33,6 +34,7 @@ class LocalCluster {
   void Signal(const std::string& task, int signal);
   void Kill(const std::string& task);      // SIGKILL, and waits for the end
   int Terminate(const std::string& task);  // SIGTERM; gives the exit code, 128 + n for a signal
+  int Wait(const std::string& task);       // until it ends by itself; the same
   void Start(const std::string& task);     // again, after Kill or Terminate
 
  private:

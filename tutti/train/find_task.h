@@ -17,8 +17,8 @@ struct StrategyDef;
 // there are other threads. Throws Error.
 std::optional<TaskConfig> FindTask(const LaunchEnvironment& environment, RunConfig& config);
 
-// Throws Error (kInvalidArgument) when --ps and --evaluator cannot be: alone, with TF_CONFIG, with too
-// few processes, or with a strategy that has no work for them.
+// Throws Error (kInvalidArgument) when --ps and --evaluator cannot be: alone, with TF_CONFIG, with
+// too few processes, or with a strategy that has no work for them.
 void CheckRoleFlags(const LaunchEnvironment& environment, const StrategyDef& strategy,
                     const RunConfig& config);
 

@@ -226,7 +226,8 @@ std::string Flags::Help(std::string_view program) const {
   text += fmt::format("  {:<{}}  this text\n", "--help", width);
   text +=
       "environment:\n"
-      "  TF_CONFIG        the cluster and this task's place in it; not set: as mpirun, srun or torchrun\n"
+      "  TF_CONFIG        the cluster and this task's place in it; not set: as mpirun, srun or "
+      "torchrun\n"
       "                   say, else alone\n"
       "  TUTTI_JOB_TOKEN  a secret text, the same for all tasks of a job; others are refused\n";
   if (has_settings_) {
