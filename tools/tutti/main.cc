@@ -9,6 +9,7 @@
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
+#include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
@@ -122,6 +123,31 @@ void AddPredict(CLI::App& app, PredictOptions& options) {
   });
 }
 
+// `tutti inspect` and `tutti convert`.
+void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
+                           ConvertOptions& convert_options) {
+  CLI::App* inspect = app.add_subcommand("inspect", "List a checkpoint and compare its checksums");
+  inspect
+      ->add_option("path", inspect_options.path,
+                   "A checkpoint, a model directory (its newest), or a safetensors file")
+      ->required();
+  inspect->add_flag("--json", inspect_options.json, "One JSON object");
+  inspect->add_flag("!--no-verify", inspect_options.verify, "Only list it");
+  inspect->callback([&inspect_options] { ThrowIfError(Inspect(inspect_options)); });
+
+  CLI::App* convert = app.add_subcommand(
+      "convert", "Turn a checkpoint into one safetensors file, or such a file into a checkpoint");
+  convert->add_option("from", convert_options.from, "A checkpoint, model directory or file")
+      ->required();
+  convert->add_option("to", convert_options.to, "FILE.safetensors, or a model directory")
+      ->required();
+  convert->add_flag("--weights", convert_options.weights,
+                    "Leave out slots of optimizers and the global step");
+  convert->add_option("--step", convert_options.step, "Of the checkpoint that is made (0)")
+      ->check(CLI::NonNegativeNumber);
+  convert->callback([&convert_options] { ThrowIfError(Convert(convert_options)); });
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -165,6 +191,10 @@ int Main(int argc, char** argv) {
       ->check(Seconds(0));
   run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
   run->callback([&] { result = Launch(launch); });
+
+  InspectOptions inspect_options;
+  ConvertOptions convert_options;
+  AddCheckpointCommands(app, inspect_options, convert_options);
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");

@@ -18,6 +18,7 @@
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/cluster/tf_config.h"
+#include "tutti/train/checkpoints/save_schedule.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/worker_trace.h"
 #include "tutti/train/stop.h"
@@ -130,8 +131,6 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("early-stop", &config.early_stop,
             "METRIC:PATIENCE, to end when so many evaluations brought nothing better",
             AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
-  flags.Add("model-dir", &config.model_dir,
-            "DIRECTORY for what TensorBoard shows, and metrics.jsonl");
   flags.Add("export", &config.export_dir,
             "DIRECTORY for the trained model, which `tutti predict` runs without this program");
   flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
@@ -143,6 +142,17 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
+  flags.Add("model-dir", &config.model_dir,
+            "DIR for checkpoints, of which training goes on from the newest, and summaries");
+  flags.Add("save-every", &config.save_every, "steps (500) or seconds (60s) between checkpoints",
+            [](std::string_view text, std::string* expected) {
+              *expected = SaveSchedule::Check(text);
+              return std::string(text);
+            });
+  flags.Add("keep", &config.keep, "newest checkpoints that stay; 0 for all", 0);
+  flags.Add("keep-best", &config.keep_best, "METRIC by which the best checkpoint stays, too");
+  flags.Add("warm-start", &config.warm_start, "PATH of a checkpoint to take what fits from");
+  flags.Add("warm-start-map", &config.warm_start_map, "NEW=OLD,... names for it; NEW*=OLD*");
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
   flags.Add(
       "trace", &config.trace,

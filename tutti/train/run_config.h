@@ -28,13 +28,19 @@ struct RunConfig {
   bool scale_learning_rate = false;  // --scale-learning-rate: times the number of workers
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
-  std::string model_dir = {};        // --model-dir: summaries go there, too; empty: none
-  std::string export_dir = {};  // --export: where TrainAndEvaluate exports the model at the end
-  std::string report = {};      // --report: what a training took, as JSON
-  std::string trace = {};       // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
-  bool verbose = false;         // --verbose: tell how gradients travel, and --summary
-  bool quiet = false;           // --quiet: print nothing but errors
-  bool summary = false;         // --summary: show the layers of the model at the start
+  std::string model_dir = {};  // --model-dir: for checkpoints and summaries; empty: there are none
+  // --save-every: how often one is written: steps ("500"), seconds ("60s"), or "0", only at the end
+  std::string save_every = "600s";
+  int64_t keep = 5;                 // --keep: how many of the newest stay; 0: all
+  std::string keep_best = {};       // --keep-best: and the best one by this metric
+  std::string warm_start = {};      // --warm-start: a checkpoint to take what fits from
+  std::string warm_start_map = {};  // --warm-start-map: NEW=OLD,... names for it
+  std::string export_dir = {};      // --export: where TrainAndEvaluate exports the model at the end
+  std::string report = {};          // --report: what a training took, as JSON
+  std::string trace = {};  // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
+  bool verbose = false;    // --verbose: tell how gradients travel, and --summary
+  bool quiet = false;      // --quiet: print nothing but errors
+  bool summary = false;    // --summary: show the layers of the model at the start
   // --show: what the log and the summaries tell beside the loss, separated by commas:
   // learning-rate, gradient-norm, metrics (of the training batches).
   std::string show = {};

@@ -18,6 +18,7 @@
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/estimator/agreement.h"
 #include "tutti/train/estimator/evaluation.h"
 #include "tutti/train/estimator/joint_stop.h"
@@ -50,20 +51,29 @@ class Estimator::Impl {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
     const Dataset source = spec.input();
     const bool first = training_.train == nullptr;
-    if (first) BuildToTrain(source);
+    const std::string call = fmt::format("Train (call {})", ++trainings_);
+    if (first) {
+      RequireAgreement(peers(), call, {});
+      checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+      const auto newest = checkpoints_->Find();
+      BuildToTrain(source, newest ? newest->order : SumOrder());
+    }
     const Dataset dataset =
         source.Batch(GlobalBatch()).Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
     const int64_t max_steps = MaxSteps(spec, dataset);
     if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
-    Agree(fmt::format("Train (call {})", ++trainings_), first, DataFacts(dataset, max_steps));
+    Agree(call, first, DataFacts(dataset, max_steps));
     if (first) {
-      InitializeState();
+      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.joint.order);
+      const bool resumed = InitializeState();
+      checkpoints_->BeginTraining(graph_, std::move(facts));
       update_ = TrainingStep(training_, config_);
       if (config_.Tells()) ShowStart(config_, graph_, training_, dataset);
+      if (config_.Tells() && resumed) TellResume(max_steps);
     }
     std::function<Metrics()> evaluate;
     if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
-    hooks_ = MakeHooks(config_, spec.hooks, max_steps, evaluate);
+    hooks_ = MakeHooks(config_, spec.hooks, step_, max_steps, evaluate);
     return Loop(dataset, max_steps);
   }
 
@@ -73,8 +83,12 @@ class Estimator::Impl {
     BuildToEvaluate(dataset);
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
-    if (!session_) InitializeState();
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
     const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    checkpoints_->NoteMetrics(step_, metrics);
     hooks_.AfterEvaluation({step_, metrics});
     return metrics;
   }
@@ -153,7 +167,10 @@ class Estimator::Impl {
       prediction_.emplace(graph_, model_, dataset, training_.train != nullptr || evaluation_);
     }
     Agree(call, false, {});
-    if (!session_) InitializeState();
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
     return dataset;
   }
 
@@ -164,11 +181,11 @@ class Estimator::Impl {
   }
 
   // The mode that is built first makes the variables, the second one finds them.
-  void BuildToTrain(const Dataset& dataset) {
+  void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
     if (evaluation_ || prediction_) reuse.emplace(graph_, "", "training");
-    training_ = BuildTraining(graph_, model_, config_, dataset);
+    training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
@@ -185,8 +202,9 @@ class Estimator::Impl {
     RequireAgreement(peers(), call, facts);
   }
 
-  // Gives the variables that have none their first values, the same on all workers.
-  void InitializeState() {
+  // Gives the variables that have none their first values, or all of them those of the newest
+  // checkpoint, the same on all workers. True if there was one.
+  bool InitializeState() {
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
@@ -195,11 +213,31 @@ class Estimator::Impl {
       session_.emplace(graph_, options);
     }
     session_->Initialize();
+    const auto point = checkpoints_->Restore(graph_, *session_);
+    if (point) {
+      step_ = point->step;
+      position_ = point->position;
+    } else {
+      checkpoints_->WarmStart(graph_, *session_);
+    }
     config_.strategy_object->SynchronizeState(graph_, *session_);
+    return point.has_value();
+  }
+
+  void TellResume(int64_t max_steps) const {
+    if (step_ < max_steps) {
+      FormatTo(stderr, "{}: goes on from step {} of {}, the newest checkpoint in {}\n",
+               config_.program, step_, max_steps, config_.model_dir);
+    } else {
+      FormatTo(stderr,
+               "{}: the newest checkpoint in {} is of step {}, and --max-steps is {}: there is "
+               "nothing to train\n",
+               config_.program, config_.model_dir, step_, max_steps);
+    }
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto reader = dataset.Read(step_);
+    const auto reader = dataset.ReadFrom(position_);
     TrainingReport report(config_, training_.joint.how);
     hooks_.OnStart({config_, graph_, training_, *session_, step_, max_steps, dataset.samples()});
     double loss = 0;
@@ -214,6 +252,8 @@ class Estimator::Impl {
       loss = update_.loss();
       report.CountStep(update_.samples());
       any = true;
+      position_ += dataset.batch_size();
+      if (step_ < max_steps && !stop) Save();
     }
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
                   any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
@@ -225,8 +265,20 @@ class Estimator::Impl {
       result.stop_reason = joint.reason;
       TellStop(joint, max_steps);
     }
+    const bool saves = checkpoints_->WillSave(step_, /*last=*/true);
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
+    if (saves) hooks_.BeforeSave(step_);
+    result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
     if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
+  }
+
+  // Begins a save if one is due.
+  void Save() {
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
+    if (checkpoints_->WillSave(step_, /*last=*/false)) hooks_.BeforeSave(step_);
+    checkpoints_->AfterStep(*session_, step_, position_);
   }
 
   void TellStop(const JointStop& stop, int64_t max_steps) const {
@@ -265,6 +317,8 @@ class Estimator::Impl {
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
+  int64_t position_ = 0;  // samples taken so far, over all workers
+  std::optional<Checkpoints> checkpoints_;
   TrainingStep update_;
   HookList hooks_;
 };
@@ -286,7 +340,8 @@ std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables()
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
   TrainSpec checked = train;
   checked.evaluation = eval;
-  if (estimator.Train(checked).stopped) return {};
+  const TrainResult trained = estimator.Train(checked);
+  if (trained.stopped) return {};
   const Metrics metrics = estimator.Evaluate(eval);
   std::string text;
   for (const auto& [name, value] : metrics) {
@@ -296,6 +351,12 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
   if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
   if (const std::string& to = estimator.config().export_dir; !to.empty()) {
     estimator.Export(to, {.input = eval.input});
+  }
+  if (!trained.save_error.empty()) {
+    throw Error(Code::kDataLoss,
+                "the training is done, but its last checkpoint could not be "
+                "written: " +
+                    trained.save_error);
   }
   return metrics;
 }

@@ -49,6 +49,9 @@ struct TrainResult {
   double samples_per_second = 0;  // over all workers
   bool stopped = false;           // by a signal to any worker (train/stop.h); the same on all
   std::string stop_reason = {};   // of a hook that ended it; the same on all
+  // Why the last checkpoint could not be written, on the worker that leads; empty: it was, or there
+  // is no RunConfig::model_dir.
+  std::string save_error = {};
 };
 
 // Trains and evaluates a model, alone or with other workers, as its RunConfig says; the same
@@ -62,11 +65,13 @@ class Estimator {
 
   // Makes updates until the step count, the end of the data, or a stop signal to any worker. Shows
   // model, cluster and strategy, then progress, and at the end where the time went. A second call
-  // goes on from there.
+  // goes on from there. With a RunConfig::model_dir it begins where the newest checkpoint there is,
+  // writes checkpoints as it goes, and one at its end.
   TrainResult Train(const TrainSpec& spec);
 
   // The mean of loss and metrics over the dataset, the workers sharing the work. Without a training
-  // before, that of the initial values. A stop of any worker ends it with an Error (kCancelled).
+  // before, that of the newest checkpoint in RunConfig::model_dir, or of the initial values. A stop
+  // of any worker ends it with an Error (kCancelled).
   Metrics Evaluate(const EvalSpec& spec);
 
   // What the model says of each sample, by name, in the order of the dataset:

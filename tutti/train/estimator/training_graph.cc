@@ -61,7 +61,7 @@ std::vector<Output> Trained(const Graph& graph, const ModelSpec& spec) {
 }  // namespace
 
 TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
-                            const Dataset& dataset) {
+                            const Dataset& dataset, const SumOrder& order) {
   const Strategy& strategy = *config.strategy_object;
   TrainingGraph training;
   training.inputs = BatchInputs(graph, ExampleOf(dataset), "input");
@@ -77,7 +77,7 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
   training.model_nodes = graph.size();
   const Optimizer& optimizer = *spec.optimizer;
   const std::vector<Output> variables = Trained(graph, spec);
-  WorkerStep step = {spec.loss, training.inputs.samples, training.stop};
+  WorkerStep step = {spec.loss, training.inputs.samples, training.stop, order};
   Output differentiated;
   Accumulation parts;
   std::vector<const Node*> beside;  // what runs with the update

@@ -29,8 +29,9 @@ struct TrainingGraph {
 };
 
 // Builds it into `graph`, for batches of `dataset`. Throws Error.
+// `order` is that of the checkpoint to go on from, or empty.
 TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
-                            const Dataset& dataset);
+                            const Dataset& dataset, const SumOrder& order = {});
 
 // What all workers must have alike before they work together: what the model is, and what it is
 // given.

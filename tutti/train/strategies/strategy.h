@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -15,11 +16,16 @@ namespace tutti {
 class Session;
 struct SessionOptions;
 
+// What the order of sums over workers depends on, by name: {"buckets", "65536, 4194304"}. With the
+// same facts the sums have the same bits.
+using SumOrder = std::map<std::string, std::string>;
+
 // What one worker brings to a step, as scalars of its graph.
 struct WorkerStep {
-  Output loss;     // the mean over this worker's samples; anything where there are none
-  Output samples;  // how many they are, float32
-  Output stop;     // 1 to ask for an end of training after this step, else 0; float32
+  Output loss;          // the mean over this worker's samples; anything where there are none
+  Output samples;       // how many they are, float32
+  Output stop;          // 1 to ask for an end of training after this step, else 0; float32
+  SumOrder order = {};  // of the checkpoint that the training goes on from: to be used again
 };
 
 // The same for all workers together.
@@ -28,6 +34,7 @@ struct JointStep {
   Output samples;        // float32
   Output stop;           // how many workers ask for an end
   std::string how = {};  // do gradients travel, for people; the same on all workers
+  SumOrder order = {};
 };
 
 // Decides where the variables of one graph live. It is asked for each variable in the order in
