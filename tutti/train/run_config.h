@@ -46,7 +46,9 @@ struct RunConfig {
   std::string show = {};
   int64_t summary_every = 100;  // --summary-every: steps between summaries in the model directory
   bool histograms = false;      // --histograms: of weights and gradients, with each summary
-  int64_t epochs = 0;           // --epochs: passes over the data instead of max_steps; 0: max_steps
+  // --epochs: passes over the data instead of max_steps; 0: max_steps. A learning-rate schedule
+  // over max_steps does not follow it.
+  int64_t epochs = 0;
   int64_t eval_every = 0;       // --eval-every: steps between evaluations; 0: only at the end
   std::string early_stop = {};  // --early-stop: METRIC:PATIENCE
   // The cluster and the place of this process in it, as the text of TF_CONFIG; empty: there is no
