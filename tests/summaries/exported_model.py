@@ -35,11 +35,15 @@ def main():
         assert signature["version"] == 1 and list(signature["inputs"]) == ["image"], signature
 
         images = numpy.random.default_rng(5).integers(0, 256, (37, 28, 28, 1), dtype=numpy.uint8)
-        paths = {name: os.path.join(folder, name + ".npy") for name in ("x", "logits", "class")}
+        paths = {name: os.path.join(folder, name + ".npy") for name in ("x", "logits", "class", "c++")}
         numpy.save(paths["x"], images)
         run(tutti, "predict", model, "--input", paths["x"], "--batch", "10", "--output",
             "logits=" + paths["logits"], "class=" + paths["class"])
         logits, classes = numpy.load(paths["logits"]), numpy.load(paths["class"])
+
+        # Ten lines of C++ that know nothing of the model.
+        run(os.path.join(args.bin, "predict"), model, paths["x"], paths["c++"])
+        assert (numpy.load(paths["c++"]) == classes).all()
 
         # The same model in NumPy.
         weights = load_file(os.path.join(model, "weights.safetensors"))

@@ -296,6 +296,8 @@ int Main(int argc, char** argv, const MainOptions& options,
     Flags flags = FlagsOf(config, options);
     if (!flags.ParseWithSettings(argc, argv)) return 0;
     config.settings = flags.Settings();
+    // The log reads its level when it is first used, which is later.
+    if (config.quiet) ::setenv("TUTTI_LOG", "error", /*overwrite=*/0);
     strategy = &FindStrategy(config.strategy);
     KeepOwnFlags(*strategy, config.strategy_flags);
     const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());

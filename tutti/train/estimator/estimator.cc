@@ -73,7 +73,7 @@ class Estimator::Impl {
     }
     std::function<Metrics()> evaluate;
     if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
-    hooks_ = MakeHooks(config_, spec.hooks, max_steps, evaluate);
+    hooks_ = MakeHooks(config_, spec.hooks, step_, max_steps, evaluate);
     return Loop(dataset, max_steps);
   }
 
@@ -164,7 +164,10 @@ class Estimator::Impl {
       prediction_.emplace(graph_, model_, dataset, training_.train != nullptr || evaluation_);
     }
     Agree(call, false, {});
-    if (!session_) InitializeState();
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
     return dataset;
   }
 
@@ -248,7 +251,7 @@ class Estimator::Impl {
       report.CountStep(update_.samples(), loss);
       any = true;
       position_ += dataset.batch_size();
-      if (step_ < max_steps && !stop) checkpoints_->AfterStep(*session_, step_, position_);
+      if (step_ < max_steps && !stop) Save();
     }
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
                   any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
@@ -260,9 +263,20 @@ class Estimator::Impl {
       result.stop_reason = joint.reason;
       TellStop(joint, max_steps);
     }
+    const bool saves = checkpoints_->WillSave(step_, /*last=*/true);
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
+    if (saves) hooks_.BeforeSave(step_);
     result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
     if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
+  }
+
+  // Begins a save if one is due.
+  void Save() {
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
+    if (checkpoints_->WillSave(step_, /*last=*/false)) hooks_.BeforeSave(step_);
+    checkpoints_->AfterStep(*session_, step_, position_);
   }
 
   void TellStop(const JointStop& stop, int64_t max_steps) const {
