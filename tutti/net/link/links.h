@@ -25,6 +25,7 @@ struct LinksOptions {
   double silence_seconds = 4;
   uint64_t window_bytes = uint64_t{256} << 20;  // of payloads that came and were not taken, a link
   bool shared_memory = true;                    // joins memory with tasks of this host
+  std::shared_ptr<SharedMemory> memory;         // what memory() gives; null: one of its own
   bool checksums = true;        // of payloads between hosts; heads have theirs everywhere
   int64_t spin_nanos = 30'000;  // that the thread looks for more before it sleeps
 };

@@ -254,6 +254,30 @@ TEST(Links, ATaskThatIsNotThereIsNamed) {
   EXPECT_THAT(TextOf(a.events.broken[1].second), HasSubstr("no-such-host.invalid"));
 }
 
+TEST(Links, ATaskHasNoLinkToItself) {
+  TestNode a(kA, 1);
+  a.To(a, kA)->Send("x", {});
+  EXPECT_EQ(TextOf(a.events.WaitForEnd()), kA + " has no link to itself");
+}
+
+// What came in place over a link may be sent back over it, also when the link is closing: its owner
+// then goes without a word.
+TEST(Links, APayloadMayBeSentBack) {
+  TestNode a(kA, 1);
+  TestNode b(kB, 2, nullptr, -1, [](Recorder* events) {
+    events->on_received = [](Link& link, std::string_view, const std::vector<Payload>& payloads) {
+      link.Send("back", payloads);
+      link.Close(Cancelled("enough"));
+      for (int i = 0; i < 100; ++i) link.Send("too late", payloads);
+    };
+  });
+  a.To(b, kB)->Send("x", {PayloadOf(RandomBytes(1 << 20, 5))});
+  ASSERT_TRUE(a.events.WaitForMessages(1));
+  EXPECT_TRUE(a.events.messages[0].payloads[0] == RandomBytes(1 << 20, 5));
+  EXPECT_EQ(a.events.WaitForEnd().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(b.events.WaitForEnd().code(), absl::StatusCode::kCancelled);
+}
+
 TEST(Links, ANameIsLookedUp) {
   TestNode a(kA, 1), b(kB, 2);
   const std::string port = b.port->address().substr(b.port->address().rfind(':'));
