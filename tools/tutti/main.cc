@@ -340,9 +340,11 @@ int Main(int argc, char** argv) {
   bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
     BenchCluster(options, "/proc/self/exe");
   });
-  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
-    BenchLink(options);
-  });
+  std::string link_listen, link_connect;
+  CLI::App* link = bench->add_subcommand("link", "Latency and rate of a link between two tasks");
+  link->add_option("--listen", link_listen, "Be the side that answers, at host:port");
+  link->add_option("--connect", link_connect, "Measure against that side, at host:port");
+  link->callback([&] { BenchLink(options, link_listen, link_connect); });
   bool child = false;
   CLI::App* startup =
       bench->add_subcommand("startup", "From process start to the end of the first step");

@@ -298,7 +298,10 @@ void StreamLink::Tick(int64_t now) {
   {
     const std::lock_guard lock(mutex_);
     outbox_.ForgetRegions();
-    if (outbox_.idle() && now - last_write_ > silence / 10) outbox_.SendControl(FrameKind::kPing);
+    if (now - last_ping_ > silence / 10) {
+      last_ping_ = now;
+      outbox_.SendPing();
+    }
   }
   Flush();
 }

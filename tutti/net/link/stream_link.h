@@ -141,6 +141,7 @@ class StreamLink final : public Link,
   bool one_host_ = false;       // with the peer
   uint64_t payload_bytes_ = 0;  // received
   int64_t last_heard_ = 0;
+  int64_t last_ping_ = 0;
   int64_t close_by_ = 0;
   absl::Status close_reason_;
   bool closed_by_peer_ = false;
