@@ -226,7 +226,9 @@ TEST_F(ProcessesTest, AKilledTaskIsNamedAndOthersGoOn) {
       std::async(std::launch::async, [&] { return FailureOf([&] { session.Run(doubled); }); });
   // The step runs on ps 0 when its status tells so.
   for (bool running = false; !running;) {
-    for (const TaskStatus& task : *StatusOfTarget({.target = cluster.target(kWorker)})) {
+    const auto statuses = StatusOfTarget({.target = cluster.target(kWorker)});
+    ASSERT_TRUE(statuses.ok()) << statuses.status();
+    for (const TaskStatus& task : *statuses) {
       running = running || (task.task == kPs0 && !task.steps.empty());
     }
   }
@@ -256,7 +258,9 @@ TEST_F(ProcessesTest, TheTaskOfTheSessionIsKilled) {
   Session session(graph, {.target = cluster.target(kWorker)});
   auto run = std::async(std::launch::async, [&] { return FailureOf([&] { session.Run(never); }); });
   for (bool running = false; !running;) {
-    for (const TaskStatus& task : *StatusOfTarget({.target = cluster.target(kPs0)})) {
+    const auto statuses = StatusOfTarget({.target = cluster.target(kPs0)});
+    ASSERT_TRUE(statuses.ok()) << statuses.status();
+    for (const TaskStatus& task : *statuses) {
       running = running || !task.steps.empty();
     }
   }
@@ -268,7 +272,9 @@ TEST_F(ProcessesTest, TheTaskOfTheSessionIsKilled) {
   // Its step on the ps task ends, and what it registered there is freed.
   for (bool left = true; left;) {
     left = false;
-    for (const TaskStatus& task : *StatusOfTarget({.target = cluster.target(kPs0)})) {
+    const auto statuses = StatusOfTarget({.target = cluster.target(kPs0)});
+    ASSERT_TRUE(statuses.ok()) << statuses.status();
+    for (const TaskStatus& task : *statuses) {
       if (task.task == kPs0) left = !task.steps.empty() || task.registered_steps > 0;
     }
   }
