@@ -311,7 +311,7 @@ struct SyncClient {
 TEST_F(TablesTest, SynchronousWorkersComeAndGo) {
   constexpr int64_t kSteps = 20, kLeaves = 5, kBack = 9;
   std::vector<std::thread> workers;
-  std::atomic<int64_t> chief_at = 0;
+  std::atomic<bool> may_come_back = false, is_back = false;
   for (int64_t k = 0; k < SyncClient::kWorkers; ++k) {
     workers.emplace_back([&, k] {
       SyncClient client(server_);
@@ -320,15 +320,21 @@ TEST_F(TablesTest, SynchronousWorkersComeAndGo) {
         s = client.TakePart(s, k);
         if (k != SyncClient::kWorkers - 1 || s != kLeaves) continue;
         client.Run(s, k, client.leave);
-        while (chief_at < kBack) std::this_thread::yield();
+        may_come_back.wait(false);
         s = client.Run(s, k, client.join).scalar<int64_t>();
+        is_back = true;
+        is_back.notify_all();
       }
     });
   }
   SyncClient chief(server_);
   std::vector<std::vector<int64_t>> admitted;
   for (int64_t s = 0; s < kSteps; ++s) {
-    chief_at = s;
+    if (s == kBack) {
+      may_come_back = true;
+      may_come_back.notify_all();
+      is_back.wait(false);
+    }
     const std::vector<Output> fetches = {chief.admitted, chief.sum};
     const std::vector<Tensor> taken = chief.session->Run(chief.Feeds(s, 0), fetches);
     const auto in = taken[0].values<int64_t>();
