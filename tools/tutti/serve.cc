@@ -8,7 +8,6 @@
 #include <cstdlib>
 #include <memory>
 #include <thread>
-#include <tuple>
 
 #include "tutti/base/console.h"
 #include "tutti/base/metrics/metrics.h"
@@ -59,43 +58,17 @@ ServerOptions ReadOptions(const ServeOptions& options) {
   return server;
 }
 
-// What a server tells of its devices; the registry must not outlive it.
-void AddServerMetrics(const Server& server, MetricsRegistry& metrics) {
-  AddProcessMetrics(metrics);
-  metrics
-      .AddGauge("tutti_task_info", "1, with what this process is in its labels.",
-                {{"task", server.task()}})
-      .Set(1);
-  using Field = int64_t DeviceStats::*;
-  const std::tuple<const char*, const char*, Field> gauges[] = {
-      {"tutti_device_variable_bytes", "Bytes of all variables.", &DeviceStats::variable_bytes},
-      {"tutti_device_pool_bytes", "Bytes in use by values that leave a step.",
-       &DeviceStats::pool_bytes},
-      {"tutti_device_pool_peak_bytes", "Most of that so far.", &DeviceStats::pool_peak_bytes}};
-  const auto value = [&server](size_t device, Field field) {
-    return [&server, device, field] {
-      const std::vector<DeviceStats> stats = server.stats();
-      return device < stats.size() ? double(stats[device].*field) : 0;
-    };
-  };
-  const std::vector<DeviceStats> devices = server.stats();
-  for (size_t i = 0; i < devices.size(); ++i) {
-    const MetricsRegistry::Labels labels = {{"device", devices[i].device}};
-    for (const auto& [name, help, field] : gauges) {
-      metrics.AddGauge(name, help, value(i, field), labels);
-    }
-    metrics.AddCounter("tutti_device_cloned_bytes_total",
-                       "Bytes of variables that updates copied because somebody held the value.",
-                       value(i, &DeviceStats::cloned_bytes), labels);
-  }
-}
-
-// Null where --http is not given.
+// Null where --http is not given. The page and the metrics must not outlive the server.
 std::unique_ptr<http::MetricsPage> ServeMetrics(const ServeOptions& options,
                                                 const ServerOptions& task, const Server& server,
                                                 MetricsRegistry& metrics) {
   if (options.http.empty()) return nullptr;
-  AddServerMetrics(server, metrics);
+  AddProcessMetrics(metrics);
+  server.AddMetrics(metrics);
+  metrics
+      .AddGauge("tutti_task_info", "1, with what this process is in its labels.",
+                {{"task", server.task()}})
+      .Set(1);
   const auto place = http::ParseHttpPlace(options.http);
   ThrowIfError(WithPrefix(place.status(), "server: --http "));
   const ClusterSpec cluster = ValueOrThrow(ClusterSpec::Make(task.cluster));
