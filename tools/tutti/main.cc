@@ -9,6 +9,7 @@
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
+#include "tools/tutti/bench_checkpoint.h"
 #include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
@@ -264,6 +265,17 @@ int Main(int argc, char** argv) {
     } else {
       BenchAllReduce(collective, "/proc/self/exe");
     }
+  });
+
+  CheckpointBench saving;
+  CLI::App* checkpoint = bench->add_subcommand("checkpoint", "Time of a save and of a restore");
+  checkpoint->add_option("--bytes", saving.bytes, "Of all variables (500M)");
+  checkpoint->add_option("--dir", saving.folder, "Where to write (.)");
+  checkpoint->add_option("--rounds", saving.rounds, "Saves to take the median of (5)")
+      ->check(CLI::Range(1, 1000));
+  checkpoint->callback([&] {
+    saving.json = options.json;
+    BenchCheckpoint(saving);
   });
 
   try {
