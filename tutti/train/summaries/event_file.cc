@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <ctime>
-#include <filesystem>
 #include <span>
 
 #include "tutti/base/crc32c.h"
@@ -48,11 +47,6 @@ EventFile::~EventFile() {
 }
 
 absl::Status EventFile::Open(const std::string& directory) {
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) {
-    return Unavailable("cannot make the directory {}: {}", directory, error.message());
-  }
   static std::atomic<int> opened{0};  // one process may open several within a second
   path_ = fmt::format("{}/events.out.tfevents.{}.{}.{}.{}", directory, std::time(nullptr),
                       HostName(), ::getpid(), opened++);

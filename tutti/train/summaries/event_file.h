@@ -22,7 +22,7 @@ class EventFile {
   EventFile(const EventFile&) = delete;
   EventFile& operator=(const EventFile&) = delete;
 
-  // Makes the directory and the file.
+  // Makes the file; the directory must be there.
   absl::Status Open(const std::string& directory);
   bool is_open() const { return file_ >= 0; }
   const std::string& path() const { return path_; }

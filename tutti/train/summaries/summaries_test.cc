@@ -38,7 +38,7 @@ TEST(EventFileTest, FramesRecordsAsTensorFlowDoes) {
 TEST(EventFileTest, SaysWhyItCannotBeOpened) {
   EventFile file;
   EXPECT_THAT(std::string(MessageOf(file.Open("/proc/no/such"))),
-              ::testing::HasSubstr("cannot make the directory /proc/no/such: "));
+              ::testing::HasSubstr("cannot open /proc/no/such/events.out.tfevents."));
 }
 
 TEST(ProtoWriterTest, WritesTheWireFormat) {

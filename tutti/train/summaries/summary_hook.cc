@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <filesystem>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/log.h"
@@ -75,10 +76,7 @@ class SummaryHook final : public Hook {
   }
 
   void AfterEvaluation(const EvaluationEnd& end, TrainingControl& /*control*/) override {
-    if (!evaluation_.is_open() &&
-        Failed(OpenFile(config_.model_dir + "/eval", end.step, evaluation_))) {
-      return;
-    }
+    if (!evaluation_.is_open() && Failed(OpenEvaluation(end.step))) return;
     SummaryValues values;
     values.scalars = end.metrics;
     Write(evaluation_, "eval", end.step, values);
@@ -91,6 +89,15 @@ class SummaryHook final : public Hook {
     TUTTI_RETURN_IF_ERROR(file.Open(directory));
     TUTTI_RETURN_IF_ERROR(file.Write(FileVersionEvent(WallTime())));
     return file.Write(SessionStartEvent(WallTime(), step));
+  }
+
+  // The model directory itself is the checkpoints': it is not made again where it has gone.
+  absl::Status OpenEvaluation(int64_t step) {
+    const std::string directory = config_.model_dir + "/eval";
+    std::error_code error;
+    std::filesystem::create_directory(directory, error);
+    if (error) return Unavailable("cannot make {}: {}", directory, error.message());
+    return OpenFile(directory, step, evaluation_);
   }
 
   void AddHistograms(const StepEnd& end, SummaryValues& values) const {
