@@ -10,20 +10,14 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/console.h"
-#include "tutti/base/error.h"
-#include "tutti/base/log.h"
 #include "tutti/base/thread.h"
 #include "tutti/checkpoint/register.h"
-#include "tutti/checkpoint/saved_checkpoint.h"
 #include "tutti/graph/ops/checkpoint.h"
 #include "tutti/graph/ops/source.h"
-#include "tutti/train/checkpoints/warm_start.h"
-#include "tutti/train/reporting/packed_text.h"
 
 namespace tutti {
 namespace {
@@ -31,7 +25,6 @@ namespace {
 using checkpoint::FileSystem;
 using checkpoint::Manifest;
 using checkpoint::ModelDirectory;
-using checkpoint::SavedCheckpoint;
 
 // Before main, so that no session looks kernels up meanwhile.
 [[maybe_unused]] const bool kRegistered = (RegisterCheckpointKernels(), true);
@@ -44,70 +37,11 @@ std::string Owner(const RunConfig& config) {
   return fmt::format("{}, process {} on {}", config.program, ::getpid(), host);
 }
 
-std::string Pack(const std::optional<ResumePoint>& point) {
-  if (!point) return "";
-  std::vector<Record> records = {
-      {fmt::format("{}", point->step), fmt::format("{}", point->position), point->path}};
-  for (const auto& [name, value] : point->order) records.push_back({name, value});
-  return PackRecords(records);
-}
-
-std::optional<ResumePoint> Unpack(const std::string& text) {
-  if (text.empty()) return std::nullopt;
-  const std::vector<Record> records = UnpackRecords(text);
-  ResumePoint point;
-  for (size_t i = 0; i < records.size(); ++i) {
-    const Record& record = records[i];
-    if (i == 0 && record.size() == 3) {
-      point = {std::stoll(record[0]), std::stoll(record[1]), {}, record[2]};
-    } else if (record.size() == 2) {
-      point.order[record[0]] = record[1];
-    }
-  }
-  return point;
-}
-
-ResumePoint PointOf(const SavedCheckpoint& saved) {
-  const Manifest& manifest = saved.manifest();
-  return {manifest.step, manifest.position, manifest.order, saved.path()};
-}
-
-// May an older checkpoint help? Not against what would be wrong with it as well.
-bool IsDamage(const absl::Status& status) {
-  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
-         absl::IsUnavailable(status);
-}
-
 std::string Joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
 }  // namespace
-
-void RestoreVariables(Graph& graph, Session& session, const std::string& path,
-                      std::span<const SavedName> variables, std::vector<std::string> names) {
-  // A node for each device, since a node runs on one.
-  std::map<std::string, std::vector<size_t>> by_device;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    by_device[variables[i].variable.node->device()].push_back(i);
-  }
-  NameScope scope(graph, "restore");
-  const Output where = Placeholder(graph, kUInt8, {kPathBytes}, "path");
-  const Feed feed = {where, PathTensor(path)};
-  std::vector<const Node*> targets;
-  for (const auto& [device, members] : by_device) {
-    std::vector<Output> own;
-    std::vector<std::string> own_names;
-    std::vector<int64_t> rows;
-    for (const size_t i : members) {
-      own.push_back(variables[i].variable);
-      own_names.push_back(names[i]);
-      rows.push_back(variables[i].first_row);
-    }
-    targets.push_back(RestoreShard(where, own, std::move(own_names), std::move(rows)));
-  }
-  session.Run(std::span(&feed, 1), std::span<const Output>(), targets);
-}
 
 Checkpoints::Checkpoints(const RunConfig& config, Use use)
     : config_(config),
@@ -124,115 +58,6 @@ Checkpoints::~Checkpoints() { Wait(); }
 
 void Checkpoints::Tell(std::string_view text) const {
   FormatTo(stderr, "{}: {}\n", config_.program, text);
-}
-
-std::optional<ResumePoint> Checkpoints::Find() {
-  std::optional<ResumePoint> found;
-  if (config_.leads() && !path_.empty()) {
-    for (const int64_t step : ValueOrThrow(checkpoint::ListCheckpoints(Files(), path_))) {
-      const auto saved =
-          SavedCheckpoint::Open(Files(), path_ + "/" + checkpoint::CheckpointName(step));
-      if (saved.ok()) {
-        found = PointOf(*saved);
-        break;
-      }
-      if (!IsDamage(saved.status())) ThrowIfError(saved.status());
-    }
-  }
-  return Unpack(config_.strategy_object->peers().Gather("checkpoint", Pack(found))[0]);
-}
-
-void Checkpoints::PutAside(int64_t step, std::string_view why) {
-  const std::string name = checkpoint::CheckpointName(step);
-  Tell(fmt::format("{}/{} cannot be used: {}; trying the one before", path_, name, why));
-  if (!directory_) return;
-  // Under its own name it would count as the newest, and later ones be removed for it.
-  const std::string aside = fmt::format("{}/damaged-{}", path_, name);
-  (void)checkpoint::RemoveTree(Files(), aside);
-  (void)Files().Rename(path_ + "/" + name, aside);
-}
-
-std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& session) {
-  const std::vector<SavedName> variables = SavedNames(graph);
-  std::vector<std::string> names;
-  for (const SavedName& variable : variables) names.push_back(variable.name);
-  absl::Status last;
-  for (const int64_t step : ValueOrThrow(checkpoint::ListCheckpoints(Files(), path_))) {
-    const auto saved =
-        SavedCheckpoint::Open(Files(), path_ + "/" + checkpoint::CheckpointName(step));
-    last = saved.status();
-    if (saved.ok()) {
-      const std::vector<std::string> differences =
-          ModelDifferences(variables, saved->manifest(), use_ == Use::kTrain);
-      if (!differences.empty()) {
-        ThrowInvalidArgument(fmt::format(
-            "{} is a checkpoint of another model: {}; give another --model-dir, or take "
-            "from it what fits with --warm-start",
-            saved->path(), Joined(differences)));
-      }
-      try {
-        RestoreVariables(graph, session, saved->path(), variables, names);
-        restored_ = saved->manifest();
-        return PointOf(*saved);
-      } catch (...) {
-        last = StatusFromCurrentException();
-      }
-    }
-    if (!IsDamage(last)) ThrowIfError(last);
-    PutAside(step, MessageOf(last));
-  }
-  ThrowIfError(WithPrefix(
-      last,
-      fmt::format("--model-dir {}: no checkpoint in it can be used; remove them to begin anew: ",
-                  path_)));
-  return std::nullopt;
-}
-
-std::optional<ResumePoint> Checkpoints::Restore(Graph& graph, Session& session) {
-  std::optional<ResumePoint> point;
-  if (config_.leads() && !path_.empty()) point = RestoreNewest(graph, session);
-  const std::optional<ResumePoint> joint =
-      Unpack(config_.strategy_object->peers().Gather("restored", Pack(point))[0]);
-  if (!joint || config_.leads()) return joint;
-  // Where the directory is shared, reading is quicker than being sent all values. It need not
-  // succeed: SynchronizeState makes the state of all workers one.
-  try {
-    const auto saved = ValueOrThrow(SavedCheckpoint::Open(Files(), joint->path));
-    const std::vector<SavedName> variables = SavedNames(graph);
-    std::vector<std::string> names;
-    for (const SavedName& variable : variables) names.push_back(variable.name);
-    if (saved.manifest().step == joint->step) {
-      RestoreVariables(graph, session, joint->path, variables, std::move(names));
-    }
-  } catch (const Error& error) {
-    Log(LogLevel::kDebug, "the state comes from worker 0: {}", error.what());
-  }
-  return joint;
-}
-
-void Checkpoints::WarmStart(Graph& graph, Session& session) {
-  if (config_.warm_start.empty() || !config_.leads()) return;
-  auto saved = checkpoint::OpenCheckpoint(Files(), config_.warm_start);
-  ThrowIfError(WithPrefix(saved.status(), "--warm-start: "));
-  const tutti::WarmStart plan =
-      PlanWarmStart(SavedNames(graph), saved->manifest(), NameMap(config_.warm_start_map));
-  if (plan.taken.empty()) {
-    ThrowInvalidArgument(fmt::format(
-        "--warm-start: nothing of {} fits the model: {}; --warm-start-map NEW=OLD,... says which "
-        "tensor a variable takes",
-        saved->path(), Joined(plan.missing)));
-  }
-  RestoreVariables(graph, session, std::filesystem::absolute(saved->path()).string(), plan.taken,
-                   plan.names);
-  Tell(fmt::format("warm start from {}: {} variables taken, {} missing, {} left over",
-                   saved->path(), plan.taken.size(), plan.missing.size(), plan.left_over.size()));
-  for (size_t i = 0; i < plan.taken.size(); ++i) {
-    const std::string& name = plan.taken[i].name;
-    Tell(fmt::format("  taken      {}{}", name,
-                     plan.names[i] == name ? "" : fmt::format(" from {}", plan.names[i])));
-  }
-  for (const std::string& text : plan.missing) Tell(fmt::format("  missing    {}", text));
-  for (const std::string& name : plan.left_over) Tell(fmt::format("  left over  {}", name));
 }
 
 void Checkpoints::BeginTraining(Graph& graph, RunFacts facts) {
@@ -286,6 +111,9 @@ void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
   Wait();
   schedule_.Begin(NowNanos());
   begun_ = step;
+  // Before the snapshot, which would be held for nothing.
+  const auto folder = directory_->Begin(step);
+  if (!folder.ok()) return TellFailure(step, folder.status());
   Manifest manifest = {.made_by = config_.program, .step = step, .position = position};
   manifest.seed = facts_.seed;
   manifest.fingerprint = facts_.fingerprint;
@@ -295,36 +123,39 @@ void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
   for (const Shard& shard : shards_) takes.push_back(shard.take);
   session.Run(std::span<const Feed>(), std::span<const Output>(), takes);
   writing_.store(true, std::memory_order_release);
-  auto thread = StartThread(
-      "the thread that writes checkpoints", [this, &session, manifest = std::move(manifest)] {
-        const int64_t began = NowNanos();
-        last_ = Write(session, manifest);
-        if (!last_.ok()) {
-          directory_->Discard(manifest.step);
-          Tell(fmt::format("the checkpoint of step {} failed: {}; training goes on", manifest.step,
-                           MessageOf(last_)));
-        } else {
-          saved_ = manifest.step;
-          if (config_.verbose) {
-            Tell(fmt::format("{}/{} written in {:.2f} s", path_,
-                             checkpoint::CheckpointName(manifest.step),
-                             double(NowNanos() - began) * 1e-9));
-          }
-        }
-        writing_.store(false, std::memory_order_release);
-      });
+  auto thread = StartThread("the thread that writes checkpoints",
+                            [this, &session, folder = *folder, manifest = std::move(manifest)] {
+                              const int64_t began = NowNanos();
+                              last_ = Write(session, folder, manifest);
+                              if (!last_.ok()) {
+                                directory_->Discard(manifest.step);
+                                TellFailure(manifest.step, last_);
+                              } else {
+                                saved_ = manifest.step;
+                                if (config_.verbose) {
+                                  Tell(fmt::format("{}/{} written in {:.2f} s", path_,
+                                                   checkpoint::CheckpointName(manifest.step),
+                                                   double(NowNanos() - began) * 1e-9));
+                                }
+                              }
+                              writing_.store(false, std::memory_order_release);
+                            });
   if (thread.ok()) {
     writer_ = *std::move(thread);
     return;
   }
   writing_ = false;
-  last_ = thread.status();
-  Tell(fmt::format("the checkpoint of step {} failed: {}; training goes on", step,
-                   MessageOf(last_)));
+  directory_->Discard(step);
+  TellFailure(step, thread.status());
 }
 
-absl::Status Checkpoints::Write(Session& session, Manifest manifest) {
-  TUTTI_ASSIGN_OR_RETURN(const std::string folder, directory_->Begin(manifest.step));
+void Checkpoints::TellFailure(int64_t step, const absl::Status& status) {
+  last_ = status;
+  Tell(fmt::format("the checkpoint of step {} failed: {}; training goes on", step,
+                   MessageOf(status)));
+}
+
+absl::Status Checkpoints::Write(Session& session, const std::string& folder, Manifest manifest) {
   std::vector<Feed> feeds;
   std::vector<Output> fetches;
   for (const Shard& shard : shards_) {

@@ -84,8 +84,9 @@ class Checkpoints {
   void Begin(Session& session, int64_t step, int64_t position);
   void Wait();
   // On the thread of the save.
-  absl::Status Write(Session& session, checkpoint::Manifest manifest);
-  std::optional<ResumePoint> RestoreNewest(Graph& graph, Session& session);
+  absl::Status Write(Session& session, const std::string& folder, checkpoint::Manifest manifest);
+  void TellFailure(int64_t step, const absl::Status& status);
+  std::optional<ResumePoint> RestoreNewest(Graph& graph, Session& session, int attempts);
   void PutAside(int64_t step, std::string_view why);
   void Tell(std::string_view text) const;
 
