@@ -127,9 +127,9 @@ TEST_F(ProcessesTest, TrainingIsTheSameOnOneTwoAndFourProcesses) {
       TrainNetwork([](int) { return ""; }, {.cores_per_device = 1});
   for (const int ps : {1, 3}) {
     LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", ps}, {"worker", 1}}});
-    const std::vector<Tensor> results = TrainNetwork(
-        [&](int layer) { return "/job:ps/task:" + std::to_string(layer % ps); },
-        {.target = cluster.target(kWorker)});
+    const std::vector<Tensor> results =
+        TrainNetwork([&](int layer) { return "/job:ps/task:" + std::to_string(layer % ps); },
+                     {.target = cluster.target(kWorker)});
     ASSERT_EQ(results.size(), expected.size());
     for (size_t i = 0; i < results.size(); ++i) {
       EXPECT_EQ(results[i].ToString(1000), expected[i].ToString(1000)) << i << ", " << ps << " ps";
@@ -222,8 +222,8 @@ TEST_F(ProcessesTest, AKilledTaskIsNamedAndOthersGoOn) {
   Session session(graph, {.target = cluster.target(kWorker)});
   Session bystander(graph, {.target = cluster.target(kPs1)});
   session.Initialize();
-  auto run = std::async(std::launch::async,
-                        [&] { return FailureOf([&] { session.Run(doubled); }); });
+  auto run =
+      std::async(std::launch::async, [&] { return FailureOf([&] { session.Run(doubled); }); });
   // The step runs on ps 0 when its status tells so.
   for (bool running = false; !running;) {
     for (const TaskStatus& task : *StatusOfTarget({.target = cluster.target(kWorker)})) {
@@ -331,10 +331,11 @@ TEST_F(ProcessesTest, MistakesAreToldAndTheServerLives) {
             }).code,
             Code::kUnavailable);
   Session session(graph, {.target = cluster.target(kWorker)});
-  EXPECT_THAT(FailureOf([&] { session.Run({{x, Tensor::Scalar<int64_t>(1)}}, y); }).text,
+  EXPECT_THAT(FailureOf([&] {
+                session.Run({{x, Tensor::Scalar<int64_t>(1)}}, y);
+              }).text,
               HasSubstr("int64"));
-  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {1, 2})}}, y).ToString(),
-            "float32 [2] {2, 4}");
+  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {1, 2})}}, y).ToString(), "float32 [2] {2, 4}");
 }
 
 }  // namespace

@@ -21,9 +21,7 @@ constexpr int64_t kMega = 1'000'000;
 class Bed {
  public:
   Bed(const std::string& program, Graph& graph)
-      : cluster_({.program = program,
-                  .jobs = {{"ps", 2}, {"worker", 1}},
-                  .not_started = "worker"}),
+      : cluster_({.program = program, .jobs = {{"ps", 2}, {"worker", 1}}, .not_started = "worker"}),
         server_({.job = "worker", .task = 0, .cluster = cluster_.jobs()}),
         session_(graph, {.server = &server_}) {}
   Session& session() { return session_; }
@@ -62,9 +60,8 @@ void Null(const BenchOptions& options, const std::string& program) {
   const Output sum = VariableOn(graph, 0, {}, "a") + VariableOn(graph, 1, {}, "b");
   Bed bed(program, graph);
   bed.session().Initialize();
-  const double micros = Measure(options.seconds, [&] {
-    Expect(bed.session().Run(sum).scalar<float>() == 2);
-  });
+  const double micros =
+      Measure(options.seconds, [&] { Expect(bed.session().Run(sum).scalar<float>() == 2); });
   Report({"cluster", "null step over 2 ps", micros, "us"}, options.json);
 }
 
@@ -107,9 +104,8 @@ void Dense(const BenchOptions& options, const std::string& program) {
   for (size_t i = 1; i < sums.size(); ++i) all = all + sums[i];
   Bed bed(program, graph);
   bed.session().Initialize();
-  const double micros = Measure(options.seconds, [&] {
-    Expect(bed.session().Run(all).scalar<float>() > 0);
-  });
+  const double micros =
+      Measure(options.seconds, [&] { Expect(bed.session().Run(all).scalar<float>() > 0); });
   Report({"cluster", "100 MB of parameters on 2 ps, summed by the worker", micros / 1e3, "ms"},
          options.json);
 }

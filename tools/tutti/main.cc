@@ -94,10 +94,13 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
 void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& result) {
   CLI::App* server = app.add_subcommand("server", "Be a task of a cluster, until a signal ends it");
   server->footer(
-      "A task runs parts of steps for sessions that are connected to any task of the cluster: in a\n"
-      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables and\n"
+      "A task runs parts of steps for sessions that are connected to any task of the cluster: in "
+      "a\n"
+      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables "
+      "and\n"
       "queues until they are reset or it ends. SIGINT and SIGTERM end it with code 0.\n\n"
-      "The token is the secret that all tasks and clients share, from --token-file or the variable\n"
+      "The token is the secret that all tasks and clients share, from --token-file or the "
+      "variable\n"
       "TUTTI_JOB_TOKEN. A task that listens beyond this host without one refuses to start, unless\n"
       "--insecure is given.\n\n"
       "cluster.toml:   [cluster]\n"
@@ -117,8 +120,9 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--coordinator", serve.coordinator,
                      "A task, /job:chief/task:0, whose end ends this one: with code 0 if it ended "
                      "in good order");
-  server->add_option("--start-seconds", serve.start_seconds,
-                     "For how long other tasks are tried that were never reached (60)")
+  server
+      ->add_option("--start-seconds", serve.start_seconds,
+                   "For how long other tasks are tried that were never reached (60)")
       ->check(Seconds(0));
   server->callback([&serve] { Serve(serve); });
 

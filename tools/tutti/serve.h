@@ -5,13 +5,13 @@
 namespace tutti::tools {
 
 struct ServeOptions {
-  bool tf_config = false;   // the cluster and the task are those of TF_CONFIG
-  std::string config;       // or those of this file (tutti/cluster/cluster_file.h)
-  std::string job;          // in place of what the file says
-  int task = -1;            // the same
+  bool tf_config = false;  // the cluster and the task are those of TF_CONFIG
+  std::string config;      // or those of this file (tutti/cluster/cluster_file.h)
+  std::string job;         // in place of what the file says
+  int task = -1;           // the same
   int devices = 1;
-  std::string bind;         // where to listen, if not at the task's address
-  std::string token_file;   // holds the cluster's token
+  std::string bind;        // where to listen, if not at the task's address
+  std::string token_file;  // holds the cluster's token
   bool insecure = false;
   std::string coordinator;  // the task whose end ends this one
   double start_seconds = 60;

@@ -1,3 +1,5 @@
+#include "tutti/base/status.h"
+
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -5,7 +7,6 @@
 
 #include "tools/tutti/serve.h"
 #include "tutti/base/console.h"
-#include "tutti/base/status.h"
 #include "tutti/cluster/cluster_file.h"
 #include "tutti/cluster/target.h"
 

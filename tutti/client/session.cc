@@ -43,10 +43,9 @@ std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
     if (options.server != nullptr) {
       ThrowInvalidArgument("SessionOptions has both a target and a server; give one of them");
     }
-    return ValueOrThrow(MasterAtTarget({.target = options.target,
-                                        .token = options.token,
-                                        .start_seconds = options.start_seconds},
-                                       compile));
+    return ValueOrThrow(MasterAtTarget(
+        {.target = options.target, .token = options.token, .start_seconds = options.start_seconds},
+        compile));
   }
   const SessionOptions defaults;
   if (options.server != nullptr &&

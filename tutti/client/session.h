@@ -30,7 +30,7 @@ struct NodeTrace {
   std::string device;
   int64_t start_nanos = 0;  // since the start of the step
   int64_t end_nanos = 0;
-  int64_t bytes = 0;  // of its outputs
+  int64_t bytes = 0;          // of its outputs
   std::string transfer = {};  // of Send and Recv: the key under which they meet
 };
 

@@ -1,13 +1,13 @@
 #include "tutti/cluster/cluster_file.h"
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
 #include <string_view>
-#include <toml++/toml.h>
 #include <utility>
 
 #include "tutti/base/status.h"
@@ -72,7 +72,8 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path) {
   constexpr size_t kMostOpen = 10'000;
   if (size_t(std::count(text.begin(), text.end(), '[')) > kMostOpen ||
       std::count(text.begin(), text.end(), '.') > 100'000) {
-    return InvalidArgument("{} has more than {} brackets; a cluster has one a job", path, kMostOpen);
+    return InvalidArgument("{} has more than {} brackets; a cluster has one a job", path,
+                           kMostOpen);
   }
   toml::table table;
   try {
@@ -89,7 +90,8 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path) {
   ClusterFile file;
   const toml::table* const cluster = table["cluster"].as_table();
   if (cluster == nullptr) {
-    return InvalidArgument("{} has no [cluster]; expected jobs, such as ps = [\"host:port\"]", path);
+    return InvalidArgument("{} has no [cluster]; expected jobs, such as ps = [\"host:port\"]",
+                           path);
   }
   TUTTI_ASSIGN_OR_RETURN(ClusterSpec::Jobs jobs, ReadJobs(*cluster, path));
   TUTTI_ASSIGN_OR_RETURN(file.cluster, ClusterSpec::Make(std::move(jobs), path + ": cluster"));

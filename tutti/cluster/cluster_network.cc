@@ -108,15 +108,15 @@ absl::StatusOr<Network::Control> ClusterNetwork::OpenControl(
   }
   // A client knows its target by address alone.
   const bool by_name = task.starts_with("/job:");
-  TUTTI_ASSIGN_OR_RETURN(net::Connection connection,
-                         net::ConnectTo(address->second, state_->identity,
-                                        net::Identity::Purpose::kRpc, by_name ? task : "",
-                                        deadline));
+  TUTTI_ASSIGN_OR_RETURN(
+      net::Connection connection,
+      net::ConnectTo(address->second, state_->identity, net::Identity::Purpose::kRpc,
+                     by_name ? task : "", deadline));
   Control control;
   control.peer = {connection.peer.task, connection.peer.incarnation};
-  control.channel = state_->client->Adopt(connection.socket.Release(), state_->options.self,
-                                          control.peer.task + " (" + address->second + ")",
-                                          std::move(lost));
+  control.channel =
+      state_->client->Adopt(connection.socket.Release(), state_->options.self,
+                            control.peer.task + " (" + address->second + ")", std::move(lost));
   return control;
 }
 

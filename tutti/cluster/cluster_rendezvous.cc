@@ -40,8 +40,8 @@ absl::Status ClusterRendezvous::Send(const std::string& key, Tensor value) {
     return absl::OkStatus();
   }
   peers_->Get(task, kPatience,
-              [self = weak_from_this(), sent = std::move(sent)](
-                  const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
+              [self = weak_from_this(),
+               sent = std::move(sent)](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
                 if (peer.ok()) {
                   Push(**peer, sent);
                 } else if (const auto rendezvous = self.lock()) {
@@ -60,11 +60,11 @@ void ClusterRendezvous::Receive(const std::string& key, Receiver receiver) {
     std::lock_guard lock(mutex_);
     ++awaited_[std::string(TaskOfDevice(SourceOf(key)))];
   }
-  local_.Receive(key, [this, key, receiver = std::move(receiver)](absl::Status status,
-                                                                  Tensor value) {
-    Arrived(key);
-    receiver(std::move(status), std::move(value));
-  });
+  local_.Receive(key,
+                 [this, key, receiver = std::move(receiver)](absl::Status status, Tensor value) {
+                   Arrived(key);
+                   receiver(std::move(status), std::move(value));
+                 });
 }
 
 void ClusterRendezvous::Arrived(const std::string& key) {

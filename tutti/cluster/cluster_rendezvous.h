@@ -42,13 +42,14 @@ class ClusterRendezvous final : public Rendezvous,
   };
 
   bool IsHere(std::string_view device) const;
-  void Arrived(const std::string& key);  // a value of another task reached its Recv, or an error did
+  void Arrived(
+      const std::string& key);  // a value of another task reached its Recv, or an error did
 
   const StepId id_;
   const std::shared_ptr<Peers> peers_;
   LocalRendezvous local_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Early> early_;  // values whose bytes count in a window
+  std::unordered_map<std::string, Early> early_;     // values whose bytes count in a window
   std::map<std::string, int, std::less<>> awaited_;  // Recvs that wait, by the task they wait for
 };
 

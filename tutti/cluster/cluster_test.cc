@@ -137,8 +137,7 @@ TEST_F(ClusterTest, AGraphCutOverTwoTasks) {
   const Output y = v * x;
   Session session = client->Connect(graph, kWorker);
   session.Initialize();
-  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {3, 4})}}, y).ToString(),
-            "float32 [2] {3, 8}");
+  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {3, 4})}}, y).ToString(), "float32 [2] {3, 8}");
   // What nobody places runs where the session is connected.
   RunTrace trace;
   session.Run({{x, Tensor::Of<float>({2}, {3, 4})}}, y, {.trace = true, .trace_result = &trace});
@@ -204,7 +203,9 @@ TEST_F(ClusterTest, ErrorsComeBackWithTheirCodeAndNode) {
   EXPECT_THAT(ErrorOf(run), HasSubstr("has no value yet"));
   session.Initialize();
   EXPECT_EQ(session.Run(v).scalar<float>(), 2.0f) << "the session is as usable as before";
-  EXPECT_THAT(ErrorOf([&] { session.Run({{v, Tensor::Scalar<int64_t>(1)}}, v); }),
+  EXPECT_THAT(ErrorOf([&] {
+                session.Run({{v, Tensor::Scalar<int64_t>(1)}}, v);
+              }),
               HasSubstr("int64"));
   {
     DeviceScope nowhere(graph, "/job:ps/task:9");

@@ -164,10 +164,10 @@ void MasterService::Run(const std::shared_ptr<Peer>& client, uint64_t call, Peer
     return;
   }
   try {
-    threads_.Post([this, session, call,
-                   kept = std::make_shared<MasterRunRequest>(*std::move(request))] {
-      RunNow(session, call, std::move(*kept));
-    });
+    threads_.Post(
+        [this, session, call, kept = std::make_shared<MasterRunRequest>(*std::move(request))] {
+          RunNow(session, call, std::move(*kept));
+        });
   } catch (...) {
     AnswerError(*client, call, StatusFromCurrentException());
   }

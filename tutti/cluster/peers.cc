@@ -107,7 +107,8 @@ void Peers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
       if (slot.connecting) return;
       slot.connecting = true;
       ++connecting_;
-      slot.patience_nanos = slot.reached ? std::min(patience_nanos, kShortPatience) : patience_nanos;
+      slot.patience_nanos =
+          slot.reached ? std::min(patience_nanos, kShortPatience) : patience_nanos;
     }
   }
   if (!now.ok() || *now != nullptr) {
@@ -140,8 +141,8 @@ void Peers::Connect(const std::string& task) {
   for (bool again = true; again;) {
     peer = Reach(task, std::min(deadline, NowNanos() + kOneTry));
     std::lock_guard lock(mutex_);
-    again = !peer.ok() && absl::IsUnavailable(peer.status()) && NowNanos() < deadline &&
-            stopped_.ok();
+    again =
+        !peer.ok() && absl::IsUnavailable(peer.status()) && NowNanos() < deadline && stopped_.ok();
   }
   if (!peer.ok() && MessageOf(peer.status()).find(task) == std::string_view::npos) {
     peer = WithPrefix(peer.status(), fmt::format("{} ({}): ", task, network_->AddressOf(task)));

@@ -14,7 +14,7 @@ namespace tutti {
 
 struct RemoteMaster::Shared {
   const Graph* graph = nullptr;
-  std::mutex growing;              // one Extend at a time
+  std::mutex growing;               // one Extend at a time
   std::atomic<int64_t> sent = {0};  // nodes that the task has
 
   std::mutex mutex;
@@ -141,9 +141,9 @@ void RemoteMaster::Run(MasterRunRequest&& request, RunDone done) {
         EncodeMasterRun(request, message);
       },
       [shared = shared_, done = std::move(done)](absl::StatusOr<PeerMessage> answer) {
-        absl::StatusOr<RunResponse> response =
-            answer.ok() ? DecodeResponse(answer->fields, answer->tensors)
-                        : absl::StatusOr<RunResponse>(answer.status());
+        absl::StatusOr<RunResponse> response = answer.ok()
+                                                   ? DecodeResponse(answer->fields, answer->tensors)
+                                                   : absl::StatusOr<RunResponse>(answer.status());
         // The session may go as soon as the caller has its answer.
         done(response.ok() ? *std::move(response) : Failed(response.status()));
         std::lock_guard lock(shared->mutex);

@@ -36,14 +36,15 @@ struct RemoteWorker::Shared {
     if (bound == nullptr) bound = *peer;
     if (bound == *peer) return peer;
     if (bound->identity().incarnation == (*peer)->identity().incarnation) {
-      return Aborted("{}: the connection was lost and made again; what this session registered "
-                     "there is gone: make a new session",
-                     (*peer)->description());
+      return Aborted(
+          "{}: the connection was lost and made again; what this session registered "
+          "there is gone: make a new session",
+          (*peer)->description());
     }
-    return Aborted("{} was restarted (incarnation {:016x}, this session used {:016x}); make a new "
-                   "session",
-                   (*peer)->description(), (*peer)->identity().incarnation,
-                   bound->identity().incarnation);
+    return Aborted(
+        "{} was restarted (incarnation {:016x}, this session used {:016x}); make a new "
+        "session",
+        (*peer)->description(), (*peer)->identity().incarnation, bound->identity().incarnation);
   }
 };
 

@@ -166,14 +166,14 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
   };
   worker_ = std::make_shared<LocalWorker>(std::move(worker));
   const std::string& own = spec.AddressOf({options.job, options.task});
-  member_->network = ValueOrThrow(
-      ClusterNetwork::Make({.self = self,
-                            .token = options.token,
-                            .addresses = AddressesOf(spec),
-                            .bind = options.bind.empty() ? own : options.bind,
-                            .advertised = own,
-                            .insecure = options.insecure},
-                           member_->peers.get(), member_->peers.get()));
+  member_->network =
+      ValueOrThrow(ClusterNetwork::Make({.self = self,
+                                         .token = options.token,
+                                         .addresses = AddressesOf(spec),
+                                         .bind = options.bind.empty() ? own : options.bind,
+                                         .advertised = own,
+                                         .insecure = options.insecure},
+                                        member_->peers.get(), member_->peers.get()));
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,
                                  .address = own,
@@ -181,8 +181,7 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                  .patience_nanos = int64_t(options.start_seconds * 1e9),
                                  .coordinator = options.coordinator,
                                  .over = [this](const absl::Status& why) {
-                                   waiting_->Stop(
-                                       WithPrefix(why, "the coordinator is lost: "));
+                                   waiting_->Stop(WithPrefix(why, "the coordinator is lost: "));
                                  }};
   for (const TaskId& task : spec.tasks()) services.tasks.push_back(ToString(task));
   member_->services = std::make_unique<TaskServices>(std::move(services));

@@ -40,8 +40,8 @@ struct ServerOptions {
   // beyond its host needs one, unless `insecure` says otherwise.
   std::string token = {};
   bool insecure = false;
-  // The task whose end ends this one, "/job:chief/task:0": Join returns when it ended in good order,
-  // and throws when it is lost. Empty: none.
+  // The task whose end ends this one, "/job:chief/task:0": Join returns when it ended in good
+  // order, and throws when it is lost. Empty: none.
   std::string coordinator = {};
   // For how long a task is tried that was never reached: it may still be starting, and its name may
   // not resolve yet.

@@ -13,8 +13,8 @@
 namespace tutti {
 
 struct TargetOptions {
-  std::string target;  // "tutti://host:port"
-  std::string token;   // that of the cluster; empty: TUTTI_JOB_TOKEN, if that is set
+  std::string target;         // "tutti://host:port"
+  std::string token;          // that of the cluster; empty: TUTTI_JOB_TOKEN, if that is set
   double start_seconds = 60;  // for how long the task is tried
 };
 

@@ -33,7 +33,8 @@ absl::StatusOr<std::string> Ask(Peers& peers, const std::string& task, ControlMe
     }
     WireMessage message;
     message.fields = fields;
-    (*peer)->Call(method, std::move(message), [&reply](auto given) { reply.Set(std::move(given)); });
+    (*peer)->Call(method, std::move(message),
+                  [&reply](auto given) { reply.Set(std::move(given)); });
   });
   return reply.Wait();
 }
@@ -63,8 +64,7 @@ std::unique_ptr<Master> TaskServices::MakeMaster(const CompileOptions& options) 
     if (task == home) {
       workers[task] = options_.worker;
     } else {
-      workers[task] =
-          std::make_shared<RemoteWorker>(options_.peers, task, options_.patience_nanos);
+      workers[task] = std::make_shared<RemoteWorker>(options_.peers, task, options_.patience_nanos);
     }
   }
   return std::make_unique<LocalMaster>(std::move(workers), home, options);
@@ -146,8 +146,8 @@ TaskStatus TaskServices::Status() const {
   for (const std::shared_ptr<Peer>& peer : options_.peers->All()) {
     const net::Link::Counters counters = peer->counters();
     status.links.push_back({peer->description(), peer->identity().incarnation,
-                            counters.messages_sent, counters.bytes_sent,
-                            counters.messages_received, counters.bytes_received});
+                            counters.messages_sent, counters.bytes_sent, counters.messages_received,
+                            counters.bytes_received});
   }
   return status;
 }

@@ -21,7 +21,7 @@ struct TaskStatus {
   struct Step {  // one that runs now
     uint64_t session = 0;
     int64_t step = 0;
-    std::string master;   // whose step it is
+    std::string master;  // whose step it is
     int64_t running_nanos = 0;
     std::string waits_for;  // "" or the tasks whose values it waits for
   };

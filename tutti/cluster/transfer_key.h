@@ -2,8 +2,8 @@
 
 #include <string_view>
 
-// What a rendezvous key tells (compile/partition.cc writes it): "SOURCE;DESTINATION;NAME", with full
-// names of devices.
+// What a rendezvous key tells (compile/partition.cc writes it): "SOURCE;DESTINATION;NAME", with
+// full names of devices.
 namespace tutti {
 
 inline std::string_view SourceOf(std::string_view key) { return key.substr(0, key.find(';')); }

@@ -51,8 +51,7 @@ absl::Status WorkerService::CheckRun(Account& account, const RunRequest& request
   std::lock_guard lock(mutex_);
   if (!account.lost.ok()) return account.lost;
   const auto registered = account.handles.find(request.handle);
-  if (registered == account.handles.end() ||
-      registered->second.session != request.id.session) {
+  if (registered == account.handles.end() || registered->second.session != request.id.session) {
     return NotFound("step {} runs a plan that {} has not registered (handle {})", request.id.step,
                     account.master->description(), request.handle);
   }

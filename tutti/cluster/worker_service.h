@@ -70,7 +70,7 @@ class WorkerService {
   std::atomic<uint64_t> refused_values_{0};
   int open_runs_ = 0;              // that were not answered
   std::condition_variable ended_;  // open_runs_ is 0
-  LaneThreads threads_;  // last: its jobs use the rest
+  LaneThreads threads_;            // last: its jobs use the rest
 };
 
 }  // namespace tutti

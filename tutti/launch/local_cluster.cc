@@ -71,18 +71,12 @@ std::string LocalCluster::target(const std::string& task) const {
 }
 
 void LocalCluster::Spawn(Task& task) {
-  std::vector<std::string> words = {options_.program,
-                                    "server",
-                                    "--config",
-                                    folder_ + "/cluster.toml",
-                                    "--job",
-                                    task.job,
-                                    "--task",
-                                    std::to_string(task.index),
-                                    "--devices",
-                                    std::to_string(options_.devices),
-                                    "--start-seconds",
-                                    std::to_string(options_.start_seconds)};
+  std::vector<std::string> words = {options_.program,  "server",
+                                    "--config",        folder_ + "/cluster.toml",
+                                    "--job",           task.job,
+                                    "--task",          std::to_string(task.index),
+                                    "--devices",       std::to_string(options_.devices),
+                                    "--start-seconds", std::to_string(options_.start_seconds)};
   if (!options_.coordinator.empty()) {
     words.emplace_back("--coordinator");
     words.push_back(options_.coordinator);

@@ -17,8 +17,8 @@ struct LocalClusterOptions {
 };
 
 // A cluster of `tutti server` processes on this host, at ports of loopback that were free: for
-// benchmarks and tests. Tasks are named "/job:ps/task:0". The processes are killed with this object,
-// and when this process ends. Not thread-safe.
+// benchmarks and tests. Tasks are named "/job:ps/task:0". The processes are killed with this
+// object, and when this process ends. Not thread-safe.
 class LocalCluster {
  public:
   // Returns when all tasks listen. Throws Error when one does not start.

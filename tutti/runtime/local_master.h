@@ -20,9 +20,9 @@ namespace tutti {
 using WorkersByTask = std::map<std::string, std::shared_ptr<Worker>>;
 
 // A master in this process, for workers in this process and in others. Other tasks are asked for
-// their devices when a step first names them, so that a task that nobody needs may be away. Compiled steps are kept by
-// (feeds with dtype and shape, fetches, targets); of more than `most_steps`, those not used for
-// longest go.
+// their devices when a step first names them, so that a task that nobody needs may be away.
+// Compiled steps are kept by (feeds with dtype and shape, fetches, targets); of more than
+// `most_steps`, those not used for longest go.
 class LocalMaster final : public Master {
  public:
   // What nobody places goes to the first device of task `home`. REQUIRES: `workers` has it.

@@ -23,8 +23,7 @@ LocalWorker::LocalWorker(LocalWorkerOptions options)
   if (options.communicator != nullptr) {
     collectives_ = std::make_unique<Collectives>(std::move(options.communicator));
   }
-  const uint64_t incarnation =
-      options.incarnation != 0 ? options.incarnation : MakeRandomId();
+  const uint64_t incarnation = options.incarnation != 0 ? options.incarnation : MakeRandomId();
   for (int i = 0; i < options.devices; ++i) {
     std::vector<int> pinned;
     if (!options.pinned.empty()) pinned = std::move(options.pinned[size_t(i)]);

@@ -60,9 +60,7 @@ class Decoder : public WireReader {
       : WireReader(fields), tensors_(tensors) {}
 
   // Null when there is none any more.
-  const Tensor* NextTensor() {
-    return next_ < tensors_.size() ? &tensors_[next_++] : nullptr;
-  }
+  const Tensor* NextTensor() { return next_ < tensors_.size() ? &tensors_[next_++] : nullptr; }
   ReceivedTensors NextTensors(size_t count) {
     count = std::min(count, tensors_.size() - next_);
     next_ += count;
@@ -277,9 +275,9 @@ absl::StatusOr<Program> GetProgram(Decoder& in) {
   Program program;
   const std::string_view graph = GetText(in);
   const uint64_t constants = in.U64();
-  TUTTI_RETURN_IF_ERROR(ParseSerializedNodes(
-      graph, in.NextTensors(size_t(std::min<uint64_t>(constants, SIZE_MAX))), 0,
-      program.graph.get()));
+  TUTTI_RETURN_IF_ERROR(
+      ParseSerializedNodes(graph, in.NextTensors(size_t(std::min<uint64_t>(constants, SIZE_MAX))),
+                           0, program.graph.get()));
   TUTTI_RETURN_IF_ERROR(GetOutputs(in, *program.graph, program.feeds));
   TUTTI_RETURN_IF_ERROR(GetOutputs(in, *program.graph, program.fetches));
   const size_t targets = GetCount(in, 8);

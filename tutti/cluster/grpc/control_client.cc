@@ -79,14 +79,14 @@ class ControlClient::State::Channel final : public ControlChannel {
   void Watch(const net::TaskIdentity& self, std::function<void(absl::Status)> lost) {
     ControlRequest request;
     request.caller = self;
-    Start(ToProto(std::move(request)),
-          [lost = std::move(lost), peer = peer_](const absl::StatusOr<std::string>& reply) {
-            lost(reply.ok() ? Unavailable("{} ended its control connection", peer)
-                            : reply.status());
-          },
-          [&](grpc::ClientContext* context, const proto::Call& call) {
-            return worker_->PrepareAsyncWatch(context, call, &state_->queue);
-          });
+    Start(
+        ToProto(std::move(request)),
+        [lost = std::move(lost), peer = peer_](const absl::StatusOr<std::string>& reply) {
+          lost(reply.ok() ? Unavailable("{} ended its control connection", peer) : reply.status());
+        },
+        [&](grpc::ClientContext* context, const proto::Call& call) {
+          return worker_->PrepareAsyncWatch(context, call, &state_->queue);
+        });
   }
 
   // A call under way.

@@ -202,8 +202,8 @@ class ControlServer::State::Watch final : public Event {
 template <typename Service>
 void ControlServer::State::Serve(Service& service, std::type_identity_t<Request<Service>> request,
                                  ControlMethod method) {
-  auto* const call =
-      new Call(this, method, [this, &service, request, method] { Serve(service, request, method); });
+  auto* const call = new Call(
+      this, method, [this, &service, request, method] { Serve(service, request, method); });
   (service.*request)(call->context(), call->request(), call->writer(), queue.get(), queue.get(),
                      call);
 }

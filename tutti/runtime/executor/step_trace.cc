@@ -19,10 +19,10 @@ void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
         bytes += int64_t(slot.layout.Bytes(slot.type.dtype, slot.type.shape));
       }
     }
-    records.push_back({node.node->name(), node.node->op(), plan.device->name(), timing.start_nanos,
-                       timing.end_nanos, bytes,
-                       node.node->def().transfer ? node.node->attr<std::string>("key")
-                                                 : std::string()});
+    records.push_back(
+        {node.node->name(), node.node->op(), plan.device->name(), timing.start_nanos,
+         timing.end_nanos, bytes,
+         node.node->def().transfer ? node.node->attr<std::string>("key") : std::string()});
   }
 }
 

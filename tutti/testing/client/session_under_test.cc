@@ -45,11 +45,10 @@ Session MakeOnCluster(const Graph& graph, const SessionOptions& options) {
                           .jobs = {{options.job, options.task + 1}, {"other", 1}},
                           .devices = options.devices});
   const std::string home = "/job:" + options.job + "/task:" + std::to_string(options.task);
-  auto master = ValueOrThrow(MasterAtTarget(
-      {.target = cluster->target(home), .token = {}, .start_seconds = 20},
-      {.optimize = options.optimize, .soft_placement = options.soft_placement}));
-  return Session(graph,
-                 std::make_unique<MasterWithCluster>(std::move(cluster), std::move(master)));
+  auto master = ValueOrThrow(
+      MasterAtTarget({.target = cluster->target(home), .token = {}, .start_seconds = 20},
+                     {.optimize = options.optimize, .soft_placement = options.soft_placement}));
+  return Session(graph, std::make_unique<MasterWithCluster>(std::move(cluster), std::move(master)));
 }
 
 Session MakeSession(const Graph& graph, const SessionOptions& options) {
