@@ -214,8 +214,11 @@ class HandStarted(unittest.TestCase):
         if tasks.sanitized():
             self.skipTest("a sanitizer takes more addresses than the limit")
         cluster = cluster_of(worker=2)
+        # As much as loading the program takes, and nothing for threads.
+        limit = next(kilobytes for kilobytes in range(40000, 1000000, 2000)
+                     if tasks.loads(f"-v {kilobytes}"))
         ended = finish(start(cluster, "worker", 0, "--start-timeout", "3"),
-                       start(cluster, "worker", 1, "--start-timeout", "3", limit="-v 60000"))
+                       start(cluster, "worker", 1, "--start-timeout", "3", limit=f"-v {limit}"))
         self.assertEqual(ended[1][0], 1, ended[1][1])
         self.assertIn("raise the limit of memory (ulimit -v)", ended[1][1])
         self.assertNotEqual(ended[0][0], 0, ended[0][1])

@@ -46,6 +46,12 @@ def start(cluster, job, index, *flags, token="secret", config=None, cores=None, 
                             stderr=subprocess.STDOUT, text=True)
 
 
+def loads(limit):
+    """Does the program start under this limit of ulimit?"""
+    command = ["bash", "-c", f'ulimit {limit}; exec "$@"', "-", f"{BIN}/fashion_mnist", "--help"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
 def main(description):
     """Runs the tests of the calling script on the programs of --bin."""
     global BIN

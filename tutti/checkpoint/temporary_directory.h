@@ -1,10 +1,5 @@
 #pragma once
 
-#include <gtest/gtest.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -13,31 +8,12 @@
 #include "tutti/checkpoint/manifest.h"
 #include "tutti/checkpoint/model_directory.h"
 #include "tutti/checkpoint/shard_file.h"
+#include "tutti/testing/temporary_directory.h"
 
 // What the tests of this folder share.
 namespace tutti::checkpoint {
 
-// A directory that goes with the object. On a disk, or in memory where there is such a place: for
-// what is made thousands of times.
-class TemporaryDirectory {
- public:
-  enum Place { kDisk, kMemory };
-  explicit TemporaryDirectory(Place place = kDisk) {
-    const bool memory = place == kMemory && ::access("/dev/shm", W_OK) == 0;
-    std::string pattern =
-        (memory ? "/dev/shm/" : ::testing::TempDir()) + std::string("tutti-checkpoint-XXXXXX");
-    path_ = ::mkdtemp(pattern.data());
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using testing::TemporaryDirectory;
 
 inline std::string ContentOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

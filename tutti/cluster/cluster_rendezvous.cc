@@ -84,18 +84,26 @@ void ClusterRendezvous::Arrived(const std::string& key) {
 absl::Status ClusterRendezvous::Deliver(const std::string& key, Tensor value,
                                         std::shared_ptr<Peer> from, uint64_t bytes) {
   if (!IsHere(DestinationOf(key)) || TaskOfDevice(SourceOf(key)) != from->identity().task) {
+    from->Taken(bytes);
     return InvalidArgument("{} sent a value under the key \"{}\"", from->description(), key);
   }
+  bool first = true;
   if (bytes > 0) {
     std::lock_guard lock(mutex_);
-    if (!early_.try_emplace(key, Early{from, bytes}).second) {
-      return AlreadyExists("\"{}\" was sent twice in one step", key);
-    }
+    first = early_.try_emplace(key, Early{from, bytes}).second;
+  }
+  if (!first) {
+    from->Taken(bytes);
+    return AlreadyExists("\"{}\" was sent twice in one step", key);
   }
   const absl::Status status = local_.Send(key, std::move(value));
   if (status.ok() || bytes == 0) return status;
-  std::lock_guard lock(mutex_);
-  early_.erase(key);
+  size_t left = 0;  // an Abort may have given the bytes back
+  {
+    std::lock_guard lock(mutex_);
+    left = early_.erase(key);
+  }
+  if (left > 0) from->Taken(bytes);
   return status;
 }
 

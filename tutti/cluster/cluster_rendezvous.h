@@ -26,7 +26,7 @@ class ClusterRendezvous final : public Rendezvous,
   void Abort(absl::Status reason) override;
 
   // A value came from a task. `bytes` of the window of its link are given back when the value is
-  // taken.
+  // taken, or now where it is refused.
   absl::Status Deliver(const std::string& key, Tensor value, std::shared_ptr<Peer> from,
                        uint64_t bytes);
   const StepId& id() const { return id_; }

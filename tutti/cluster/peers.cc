@@ -159,9 +159,11 @@ void Peers::Connect(const std::string& task) {
     }
     slot.connecting = false;
     waiting.swap(slot.waiting);
-    if (--connecting_ == 0) connected_.notify_all();
   }
   for (const GetDone& done : waiting) done(peer);
+  waiting.clear();  // a callback may hold what holds this object: it goes before Stop returns
+  std::lock_guard lock(mutex_);
+  if (--connecting_ == 0) connected_.notify_all();
 }
 
 // First the control connection, whose other end tells who it is, then the link to that process, and

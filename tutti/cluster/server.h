@@ -97,12 +97,12 @@ class Server {
   std::shared_ptr<LocalWorker> worker() const { return worker_; }
 
  private:
+  struct Waiting;
   struct Member;  // of a cluster
   std::string task_;
-  std::unique_ptr<Member> member_;  // null without a cluster
-  std::shared_ptr<LocalWorker> worker_;
-  struct Waiting;
   std::unique_ptr<Waiting> waiting_;
+  std::shared_ptr<LocalWorker> worker_;
+  std::unique_ptr<Member> member_;  // null without a cluster; last: it uses the others
 };
 
 }  // namespace tutti

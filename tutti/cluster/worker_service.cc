@@ -30,7 +30,10 @@ void AnswerError(Peer& peer, uint64_t call, absl::Status status) {
 }  // namespace
 
 WorkerService::WorkerService(std::shared_ptr<LocalWorker> worker) : worker_(std::move(worker)) {}
-WorkerService::~WorkerService() = default;
+WorkerService::~WorkerService() {
+  std::unique_lock lock(mutex_);
+  ended_.wait(lock, [this] { return open_runs_ == 0; });
+}
 
 std::shared_ptr<WorkerService::Account> WorkerService::AccountOf(
     const std::shared_ptr<Peer>& master) {
@@ -67,6 +70,7 @@ absl::Status WorkerService::CheckRun(Account& account, const RunRequest& request
   if (!account.running.try_emplace(request.id, NowNanos()).second) {
     return AlreadyExists("step {} runs already", request.id.step);
   }
+  ++open_runs_;
   return absl::OkStatus();
 }
 
@@ -95,6 +99,8 @@ void WorkerService::RunNow(const std::shared_ptr<Account>& account, uint64_t cal
     if (response.trace != nullptr) response.trace->answer_nanos = NowNanos();
     Answer(*account->master, call, response);
     if (lost) worker_->CleanUp(id);
+    std::lock_guard lock(mutex_);
+    if (--open_runs_ == 0) ended_.notify_all();
   });
 }
 
@@ -112,10 +118,11 @@ void WorkerService::Value(const std::shared_ptr<Peer>& from, PeerMessage message
   }
   // Every rendezvous of a task that has this service is one of a cluster.
   auto* const cluster = static_cast<ClusterRendezvous*>(rendezvous.get());
-  if (cluster == nullptr ||
-      !cluster->Deliver(value->key, std::move(value->value), from, bytes).ok()) {
-    refused_values_.fetch_add(1, std::memory_order_relaxed);
+  if (cluster == nullptr) {
     from->Taken(bytes);
+    refused_values_.fetch_add(1, std::memory_order_relaxed);
+  } else if (!cluster->Deliver(value->key, std::move(value->value), from, bytes).ok()) {
+    refused_values_.fetch_add(1, std::memory_order_relaxed);
   }
 }
 

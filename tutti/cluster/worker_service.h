@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -67,7 +68,9 @@ class WorkerService {
   mutable std::mutex mutex_;
   std::map<const Peer*, std::shared_ptr<Account>> accounts_;
   std::atomic<uint64_t> refused_values_{0};
-  LaneThreads threads_;  // last: its jobs use the rest
+  int open_runs_ = 0;              // that were not answered
+  std::condition_variable ended_;  // open_runs_ is 0
+  LaneThreads threads_;            // last: its jobs use the rest
 };
 
 }  // namespace tutti

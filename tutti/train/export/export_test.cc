@@ -17,6 +17,7 @@
 #include "tutti/graph/ops/state.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/nn.h"
+#include "tutti/testing/temporary_directory.h"
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/export/export_format.h"
 #include "tutti/train/export/exported_model.h"
@@ -62,12 +63,7 @@ std::string ErrorOf(const std::function<void()>& act) {
 
 class ExportTest : public ::testing::Test {
  protected:
-  ExportTest() {
-    RegisterCpuKernels();
-    std::filesystem::remove_all(root);
-    std::filesystem::create_directories(root);
-  }
-  ~ExportTest() override { std::filesystem::remove_all(root); }
+  ExportTest() { RegisterCpuKernels(); }
 
   static RunConfig Config() {
     RunConfig config = ConfigOf(nullptr, 8);
@@ -84,7 +80,8 @@ class ExportTest : public ::testing::Test {
     return {.input = [columns] { return Dataset::FromTensors(columns); }, .batch_size = batch};
   }
 
-  const std::string root = ::testing::TempDir() + "/export_test";
+  const testing::TemporaryDirectory temporary;
+  const std::string& root = temporary.path();
   const std::string dir = root + "/model";
 };
 

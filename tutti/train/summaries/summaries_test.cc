@@ -4,12 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <sstream>
 
 #include "tutti/base/status.h"
+#include "tutti/testing/temporary_directory.h"
 #include "tutti/train/summaries/event_file.h"
 #include "tutti/train/summaries/events.h"
 #include "tutti/train/summaries/metrics_log.h"
@@ -80,9 +80,8 @@ TEST(HistogramTest, CountsEveryElementOnce) {
 
 class MetricsLogTest : public ::testing::Test {
  protected:
-  MetricsLogTest() { std::filesystem::create_directories(dir); }
-  ~MetricsLogTest() override { std::filesystem::remove_all(dir); }
-  const std::string dir = ::testing::TempDir() + "/metrics_log_test";
+  const testing::TemporaryDirectory temporary;
+  const std::string& dir = temporary.path();
   const std::string path = dir + "/metrics.jsonl";
 };
 
