@@ -100,7 +100,20 @@ class ReversePass {
     return true;
   }
 
+  // Gradients that come from one device are added there, so that one of them travels; others where
+  // the value is: the sum over towers is made beside the variable.
+  std::string DeviceOfSum(const std::vector<GradientValue>& parts, Output at) const {
+    const auto device = [](const GradientValue& part) -> const std::string& {
+      return (part.sparse() ? part.rows : part.dense).node->device();
+    };
+    for (const GradientValue& part : parts) {
+      if (device(part) != device(parts.front())) return at.node->device();
+    }
+    return device(parts.front());
+  }
+
   GradientValue Added(const std::vector<GradientValue>& parts, Output at) {
+    const DeviceScope device(graph_, DeviceOfSum(parts, at));
     bool all_sparse = true;
     for (const GradientValue& part : parts) all_sparse = all_sparse && part.sparse();
     std::vector<Output> first;

@@ -51,9 +51,13 @@ struct Dataset::Recipe {
 class SliceReader final : public DatasetReader {
  public:
   SliceReader(std::shared_ptr<const Dataset::Recipe> recipe, int64_t step)
-      : recipe_(std::move(recipe)),
-        begin_(step > recipe_->end() / recipe_->batch ? recipe_->end() : step * recipe_->batch) {
+      : recipe_(std::move(recipe)), begin_(BeginOf(step)) {
     CheckMemory();
+  }
+
+  bool Seek(int64_t step) override {
+    begin_ = BeginOf(step);
+    return true;
   }
 
   bool Next(Minibatch* batch) override {
@@ -74,6 +78,10 @@ class SliceReader final : public DatasetReader {
   }
 
  private:
+  int64_t BeginOf(int64_t step) const {
+    return step > recipe_->end() / recipe_->batch ? recipe_->end() : step * recipe_->batch;
+  }
+
   // A batch that cannot fit is refused before any of it is made.
   void CheckMemory() const {
     const int64_t size = std::min(recipe_->batch, recipe_->end());

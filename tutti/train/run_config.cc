@@ -32,8 +32,9 @@ void RunConfig::Join() {
 
 LearningRate RunConfig::Adjusted(const LearningRate& rate) const {
   LearningRate adjusted = rate;
-  if (scale_learning_rate && workers() > 1) {
-    adjusted = LearningRate([rate, factor = double(workers())](Output step) {
+  const int batches = strategy_object == nullptr ? 1 : strategy_object->BatchesPerUpdate();
+  if (scale_learning_rate && batches > 1) {
+    adjusted = LearningRate([rate, factor = double(batches)](Output step) {
       return Mul(rate.BuildFrom(step), factor);
     });
   }

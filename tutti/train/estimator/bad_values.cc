@@ -66,20 +66,24 @@ std::string FindFirstBad(Session& session, Output loss, std::span<const Feed> fe
 
 }  // namespace
 
-void ThrowBadValues(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,
-                    int64_t step, double joint_loss) {
-  const std::vector<std::string> found =
-      peers.Gather("bad_values", FindFirstBad(session, loss, feeds));
-  for (size_t r = 0; r < found.size(); ++r) {
-    if (found[r].empty()) continue;
+void ThrowBadValues(Peers& peers, int rank, Session& session, Output loss,
+                    std::span<const Feed> feeds, const StepResult& result) {
+  std::string own = FindFirstBad(session, loss, feeds);
+  if (!own.empty()) {
+    own = fmt::format("the loss of worker {} is not finite; the first bad tensor is {}", rank, own);
+  } else if (!result.bad.empty()) {
+    own = fmt::format("the gradient of \"{}\" of worker {} is not finite, though its loss is",
+                      result.bad, rank);
+  }
+  for (const std::string& found : peers.Gather("bad_values", own)) {
+    if (found.empty()) continue;
     throw Error(Code::kOutOfRange,
-                fmt::format("step {}: the loss of worker {} is not finite; the first bad tensor is "
-                            "{}; a smaller learning rate or clipping may help",
-                            step, r, found[r]));
+                fmt::format("step {}: {}; a smaller learning rate or clipping may help",
+                            result.step, found));
   }
   throw Error(Code::kOutOfRange,
-              fmt::format("step {}: the loss is {}, though every worker's own is finite", step,
-                          joint_loss));
+              fmt::format("step {}: the loss is {}, though every worker's own is finite",
+                          result.step, result.loss));
 }
 
 void CheckLastUpdate(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,

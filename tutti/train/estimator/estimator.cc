@@ -47,19 +47,24 @@ class Estimator::Impl {
 
   TrainResult Train(const TrainSpec& spec) {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
-    const Dataset dataset = spec.input()
-                                .Batch(GlobalBatch())
-                                .Shard(config_.rank(), config_.workers())
-                                .Prefetch(kPrefetch);
+    const bool lockstep = config_.strategy_object->InLockstep();
+    const Dataset dataset =
+        lockstep ? spec.input()
+                       .Batch(GlobalBatch())
+                       .Shard(config_.rank(), config_.workers())
+                       .Prefetch(kPrefetch)
+                 : spec.input().Batch(GlobalBatch() / config_.workers()).Prefetch(0);
     const int64_t max_steps = spec.max_steps > 0 ? spec.max_steps : config_.max_steps;
-    const bool first = training_.train == nullptr;
+    const bool first = training_.nodes.update == nullptr;
     if (first) BuildToTrain(dataset);
     if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
     Agree(fmt::format("Train (call {})", ++trainings_), first, DataFacts(dataset, max_steps));
     if (first) {
       InitializeState();
-      if (WantsWorkerTraces(config_)) traced_step_ = std::min(kTracedStep, max_steps - 1);
-      if (leads()) ShowStart(config_, graph_, dataset, training_.joint.how);
+      if (lockstep && WantsWorkerTraces(config_)) {
+        traced_step_ = std::min(kTracedStep, max_steps - 1);
+      }
+      if (leads()) ShowStart(config_, graph_, dataset, How());
     }
     return Loop(dataset, max_steps);
   }
@@ -89,12 +94,13 @@ class Estimator::Impl {
   Peers& peers() const { return config_.strategy_object->peers(); }
 
   int64_t GlobalBatch() const {
-    const auto batch = CheckedMul(config_.batch_size, config_.workers());
+    const int64_t towers = config_.workers() * int64_t(config_.strategy_object->Devices().size());
+    const auto batch = CheckedMul(config_.batch_size, towers);
     if (!batch) {
       ThrowInvalidArgument(
           fmt::format("Estimator: batch_size is {}, which {} workers together would make more than "
                       "2^63 samples",
-                      config_.batch_size, config_.workers()));
+                      config_.batch_size, towers));
     }
     return *batch;
   }
@@ -127,13 +133,13 @@ class Estimator::Impl {
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
     const VariablePlacementScope placement(Placement());
-    evaluation_.emplace(graph_, model_, dataset, /*reuse=*/training_.train != nullptr);
+    evaluation_.emplace(graph_, model_, dataset, /*reuse=*/training_.nodes.update != nullptr);
   }
 
   void Agree(std::string_view call, bool built, const std::vector<Fact>& data) {
     if (config_.workers() == 1) return;
     std::vector<Fact> facts;
-    if (built) facts = ModelFacts(graph_, config_, training_.joint.how);
+    if (built) facts = ModelFacts(graph_, config_, training_.nodes.joint.how);
     facts.insert(facts.end(), data.begin(), data.end());
     RequireAgreement(peers(), call, facts);
   }
@@ -147,35 +153,47 @@ class Estimator::Impl {
       config_.strategy_object->Configure(options);
       session_.emplace(graph_, options);
     }
-    session_->Initialize();
-    config_.strategy_object->SynchronizeState(graph_, *session_);
+    config_.strategy_object->Initialize(graph_, *session_);
+  }
+
+  // How gradients travel and where variables are, for people.
+  std::string How() const {
+    std::string text = training_.nodes.joint.how;
+    const std::string placed = placer_ == nullptr ? "" : placer_->Describe();
+    if (!placed.empty()) text += (text.empty() ? "" : "\n") + placed;
+    return text;
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto reader = dataset.Read(step_);
+    const auto driver = config_.strategy_object->MakeDriver(
+        *session_, training_.nodes, {.first = step_, .end = max_steps});
+    BatchByNumber batches(dataset);
     std::optional<Progress> progress;
     if (leads()) {
       progress.emplace(ProgressOptions{.label = "step", .total = max_steps, .start = step_});
     }
-    TrainingReport report(config_, training_.joint.how);
+    TrainingReport report(config_, training_.nodes.joint.how);
     double loss = 0;
     bool stop = false, out_of_data = false;
     int64_t samples = -1;  // of this worker in the last step; -1: there was no step
-    while (step_ < max_steps && !stop) {
+    for (int64_t number; !stop && (number = driver->NextBatch()) >= 0;) {
       Minibatch batch;
       const int64_t asked = NowNanos();
-      if (out_of_data = !reader->Next(&batch); out_of_data) break;
+      if (out_of_data = !batches.Read(number, &batch); out_of_data) break;
       report.CountInput(NowNanos() - asked);
       samples = batch.count;
-      stop = RunStep(batch, dataset.batch_size(), &loss);
-      report.CountStep(double(fetched_[kSamples].scalar<float>()));
+      const StepResult result = RunStep(*driver, batch, dataset.batch_size());
+      loss = result.loss;
+      stop = result.stop;
+      report.CountStep(result.samples);
       if (progress) progress->Update(step_, {{"loss", loss}});
       if (leads() && config_.log_every > 0 && step_ % config_.log_every == 0) {
         FormatTo(stderr, "step {} loss {:.6f}\n", step_, loss);
       }
     }
     if (progress) progress->Finish();
-    TrainResult result = report.Finish(loss);
+    driver->Leave();
+    TrainResult result = report.Finish(loss, driver->Report());
     result.stopped = stop;
     if (samples >= 0) {
       CheckLastUpdate(peers(), *session_, training_.spec.loss, feeds_, samples, step_);
@@ -198,29 +216,24 @@ class Estimator::Impl {
         config_.program, step_, max_steps, dataset.samples(), dataset.batch_size());
   }
 
-  // One update. True if the training should end after it.
-  bool RunStep(const Minibatch& batch, int64_t global_batch, double* loss) {
+  StepResult RunStep(StepDriver& driver, const Minibatch& batch, int64_t global_batch) {
     feeds_.clear();
-    training_.inputs.Feed(batch, global_batch, feeds_);
+    training_.Feed(batch, global_batch, feeds_);
     feeds_.emplace_back(training_.stop, Tensor::Scalar(StopRequested() ? 1.0f : 0.0f));
     const bool traced = step_ == traced_step_;
     RunTrace trace;
-    const JointStep& joint = training_.joint;
-    const Output fetches[kFetches] = {joint.loss, joint.samples, joint.stop};
-    const Node* const targets[] = {training_.train};
-    session_->RunInto(feeds_, fetches, targets, fetched_,
-                      {.trace = traced, .trace_result = traced ? &trace : nullptr});
-    *loss = fetched_[kLoss].dtype() == kFloat64 ? fetched_[kLoss].scalar<double>()
-                                                : double(fetched_[kLoss].scalar<float>());
-    ++step_;
+    const StepResult result =
+        driver.Run(feeds_, {.trace = traced, .trace_result = traced ? &trace : nullptr});
+    step_ = result.step;
     if (traced) WriteWorkerTraces(config_, trace);
-    if (!std::isfinite(*loss)) {
-      ThrowBadValues(peers(), *session_, training_.spec.loss, feeds_, step_, *loss);
+    if (!std::isfinite(result.loss)) {
+      // Workers that are not in lockstep do not come here together.
+      AlonePeers alone;
+      Peers& who = config_.strategy_object->InLockstep() ? peers() : alone;
+      ThrowBadValues(who, config_.rank(), *session_, training_.spec.loss, feeds_, result);
     }
-    return fetched_[kStop].scalar<float>() > 0;
+    return result;
   }
-
-  enum { kLoss, kSamples, kStop, kFetches };
 
   const ModelFunction model_;
   RunConfig config_;  // stays as it is after the constructor
@@ -234,7 +247,6 @@ class Estimator::Impl {
   int64_t step_ = 0;
   int64_t traced_step_ = -1;  // the same on all workers; -1: none
   std::vector<Feed> feeds_;
-  Tensor fetched_[kFetches];
 };
 
 Estimator::Estimator(ModelFunction model, const RunConfig& config)

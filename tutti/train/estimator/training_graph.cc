@@ -10,6 +10,7 @@
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/text/format.h"
 #include "tutti/nn/sample_scope.h"
+#include "tutti/train/estimator/towers.h"
 #include "tutti/nn/variables.h"
 
 namespace tutti {
@@ -24,21 +25,32 @@ void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
   }
 }
 
+// The text of a graph with this worker's own devices left out, which differ from worker to worker.
+std::string WithoutDevices(std::string text, const RunConfig& config) {
+  for (const std::string& device : config.strategy_object->Devices()) {
+    if (device.empty()) continue;
+    for (size_t at = 0; (at = text.find(device, at)) != text.npos;) text.erase(at, device.size());
+  }
+  return text;
+}
+
 }  // namespace
 
 TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
                             const Dataset& dataset) {
   const Strategy& strategy = *config.strategy_object;
   TrainingGraph training;
-  training.inputs = BatchInputs(graph, ExampleOf(dataset), "input");
   training.stop = Placeholder(graph, kFloat32, Shape{}, "stop");
-  {
-    // Random layers take the global step, which must therefore be there before the model.
-    GlobalStep(graph);
-    nn::SampleScope samples(training.inputs.first, Cast(training.inputs.samples, kInt64));
-    training.spec = model(Features(training.inputs.columns, training.inputs.first), Mode::kTrain);
+  // Random layers take the global step, which must therefore be there before the model.
+  GlobalStep(graph);
+  std::vector<Output> losses;
+  for (const std::string& device : strategy.Devices()) {
+    const ModelSpec tower = BuildTower(graph, model, ExampleOf(dataset), device, training.inputs);
+    if (losses.empty()) training.spec = tower;
+    losses.push_back(RequireFloatScalar(tower.loss, "loss"));
   }
-  RequireFloatScalar(training.spec.loss, "loss");
+  const Towers towers = JoinTowers(training.inputs, losses);
+  training.spec.loss = towers.loss;
   const double clip_norm = training.spec.clip_norm;
   if (!(clip_norm >= 0) || !std::isfinite(clip_norm)) {
     ThrowInvalidArgument(fmt::format(
@@ -49,15 +61,34 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
     ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
   }
   const Optimizer& optimizer = *training.spec.optimizer;
-  const WorkerStep step = {training.spec.loss, training.inputs.samples, training.stop};
-  auto list = optimizer.Gradients(strategy.Differentiated(step));
-  list = strategy.Aggregate(list, step, &training.joint);
-  ScaleByFinite(training.joint.loss, list);
+  const WorkerStep step = {towers.loss, towers.samples, training.stop};
+  const auto computed = optimizer.Gradients(strategy.Differentiated(step));
+  const DeviceScope device(graph, strategy.UpdateDevice());
+  JointStep& joint = training.nodes.joint;
+  auto list = strategy.Aggregate(computed, step, &joint);
+  ScaleByFinite(joint.loss, list);
   if (clip_norm > 0) list = ClipByGlobalNorm(list, clip_norm);
-  training.train = optimizer.Apply(list, {.join_state = [&](std::span<const Output> changes) {
-                                     return strategy.AggregateState(changes, step, training.joint);
-                                   }});
+  const auto join_state = [&](std::span<const StateChange> of_towers) {
+    std::vector<StateChange> joined = towers.Join(of_towers);
+    std::vector<Output> changes;
+    for (const StateChange& entry : joined) changes.push_back(entry.change);
+    changes = strategy.AggregateState(changes, step, joint);
+    for (size_t i = 0; i < joined.size(); ++i) joined[i].change = changes[i];
+    return joined;
+  };
+  training.nodes.update = optimizer.Apply(
+      list, {.counted = strategy.InLockstep() ? nullptr : &training.nodes.counted,
+             .computed = computed,
+             .join_state = join_state});
+  strategy.Complete(training.nodes, step);
   return training;
+}
+
+void TrainingGraph::Feed(const Minibatch& batch, int64_t global_batch,
+                         std::vector<tutti::Feed>& feeds) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    inputs[i].Feed(PartOf(batch, int(i), int(inputs.size())), global_batch, feeds);
+  }
 }
 
 std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::string_view how) {
@@ -74,7 +105,7 @@ std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::s
                        fmt::format("{} {}", NameOf(variable.dtype()), variable.shape().ToString()));
   }
   facts.emplace_back("buckets", how);
-  facts.emplace_back("digest of the graph", Digest(ToText(graph)));
+  facts.emplace_back("digest of the graph", Digest(WithoutDevices(ToText(graph), config)));
   return facts;
 }
 

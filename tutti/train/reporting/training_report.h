@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/reporting/time_table.h"
@@ -26,9 +28,12 @@ class TrainingReport {
   // One more step, over so many samples of all workers.
   void CountStep(double samples) { ++steps_, samples_ += samples; }
 
+  // What a worker tells of itself besides: {"dropped", "3"}.
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+
   // The training is over. All workers call it; the one that leads shows the table, and writes
   // --report. Throws Error.
-  TrainResult Finish(double loss);
+  TrainResult Finish(double loss, const Facts& own_facts = {});
 
  private:
   WorkerTime OwnTime(int64_t nanos) const;

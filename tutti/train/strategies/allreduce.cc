@@ -123,7 +123,8 @@ class AllReduceStrategy final : public Strategy {
     return joined;
   }
 
-  void SynchronizeState(Graph& graph, Session& session) const override {
+  void Initialize(Graph& graph, Session& session) const override {
+    session.Initialize();
     SynchronizeVariables(graph, session, peers());
   }
 
