@@ -3,43 +3,21 @@
 
     tests/cluster/hand_started.py --bin build/bin
 """
-import argparse
-import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import time
 import unittest
 
-BIN = "build/bin"
+import tasks
+from tasks import cluster_of
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def cluster_of(**jobs):
-    ports = iter(free_ports(sum(jobs.values())))
-    return {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
-
-
-def start(cluster, job, index, *flags, token="secret", config=None, **variables):
-    environment = dict(os.environ, TUTTI_JOB_TOKEN=token, **variables)
-    environment["TF_CONFIG"] = config if config is not None else json.dumps(
-        {"cluster": cluster, "task": {"type": job, "index": index}})
-    command = [f"{BIN}/fashion_mnist", "--model", "mlp", "--max-steps", "20", "--batch-size", "16",
-               "--strategy", "allreduce", "--start-timeout", "20", *flags]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+def start(cluster, job, index, *flags, **others):
+    return tasks.start(cluster, job, index, "--max-steps", "20", "--batch-size", "16",
+                       "--start-timeout", "20", *flags, **others)
 
 
 def listens(address, seconds=60):
@@ -55,11 +33,11 @@ def listens(address, seconds=60):
     return False
 
 
-def finish(*tasks, seconds=90):
+def finish(*started, seconds=90):
     """Exit codes and outputs."""
     deadline = time.monotonic() + seconds
     ended = []
-    for task in tasks:
+    for task in started:
         try:
             text, _ = task.communicate(timeout=max(1, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -70,10 +48,10 @@ def finish(*tasks, seconds=90):
     return ended
 
 
-def first_to_end(*tasks):
+def first_to_end(*started):
     """Waits until one of the tasks, the only children of this process, has ended."""
     pid = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT).si_pid
-    return next(task for task in tasks if task.pid == pid)
+    return next(task for task in started if task.pid == pid)
 
 
 class HandStarted(unittest.TestCase):
@@ -122,7 +100,8 @@ class HandStarted(unittest.TestCase):
 
     def test_output_that_nobody_reads_ends_no_training(self):
         environment = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
-        command = [f"{BIN}/fashion_mnist", "--model", "mlp", "--max-steps", "20", "--log-every", "1"]
+        command = [f"{tasks.BIN}/fashion_mnist", "--model", "mlp", "--max-steps", "20",
+                   "--log-every", "1"]
         for closed in (">/dev/null 2>/dev/full", ">/dev/null 2>&-", "2>&1 >/dev/null | true"):
             ended = subprocess.run(["bash", "-o", "pipefail", "-c", f"{' '.join(command)} {closed}"],
                                    env=environment, timeout=90)
@@ -198,19 +177,45 @@ class HandStarted(unittest.TestCase):
     def test_signal_to_one_worker_stops_all(self):
         for signalled in (0, 1):
             cluster = cluster_of(worker=2)
-            tasks = [start(cluster, "worker", i, "--max-steps", "100000000", "--log-every", "1")
-                     for i in (0, 1)]
-            while line := tasks[0].stdout.readline():
+            workers = [start(cluster, "worker", i, "--max-steps", "100000000", "--log-every", "1")
+                       for i in (0, 1)]
+            while line := workers[0].stdout.readline():
                 if line.startswith("step "):
                     break
-            tasks[signalled].send_signal(signal.SIGTERM)
-            ended = finish(*tasks)
+            workers[signalled].send_signal(signal.SIGTERM)
+            ended = finish(*workers)
             # None of them has finished its training, and the first says why.
             for code, text in ended:
                 self.assertEqual(code, 128 + signal.SIGTERM, text)
                 self.assertNotIn("test accuracy", text)
             self.assertRegex(ended[0][1], r"stopped after step \d+ of 100000000 by signal 15 "
                              rf"\(Terminated\) to worker {signalled}\n")
+
+    # Where descriptors run out differs: before the meeting, in it, or while links are opened. Both
+    # workers learn which limit it was.
+    def test_too_few_descriptors_are_named_by_all(self):
+        if tasks.sanitized():
+            self.skipTest("a sanitizer opens files of its own")
+        for limit in (6, 8, 10, 12, 14):
+            cluster = cluster_of(worker=2)
+            ended = finish(start(cluster, "worker", 0, "--start-timeout", "5"),
+                           start(cluster, "worker", 1, "--start-timeout", "5",
+                                 limit=f"-n {limit}"))
+            self.assertNotEqual(ended[1][0], 0, ended[1][1])
+            self.assertIn(f"may open {limit}: raise its limit (ulimit -n)", ended[1][1])
+            self.assertNotEqual(ended[0][0], 0, ended[0][1])
+            if "rank 1 is missing" not in ended[0][1]:
+                self.assertIn("(ulimit -n)", ended[0][1])
+
+    def test_too_little_memory_is_named(self):
+        if tasks.sanitized():
+            self.skipTest("a sanitizer takes more addresses than the limit")
+        cluster = cluster_of(worker=2)
+        ended = finish(start(cluster, "worker", 0, "--start-timeout", "3"),
+                       start(cluster, "worker", 1, "--start-timeout", "3", limit="-v 60000"))
+        self.assertEqual(ended[1][0], 1, ended[1][1])
+        self.assertIn("raise the limit of memory (ulimit -v)", ended[1][1])
+        self.assertNotEqual(ended[0][0], 0, ended[0][1])
 
     def test_port_in_use(self):
         with socket.socket() as taken:
@@ -236,8 +241,4 @@ class HandStarted(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--bin", default=BIN)
-    known, rest = parser.parse_known_args()
-    BIN = known.bin
-    unittest.main(argv=[sys.argv[0], *rest])
+    tasks.main(__doc__)

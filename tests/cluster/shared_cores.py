@@ -3,44 +3,20 @@
 
     tests/cluster/shared_cores.py --bin build/bin
 """
-import argparse
 import contextlib
-import json
 import os
-import socket
-import subprocess
-import sys
 import time
 import unittest
 
-BIN = "build/bin"
+import tasks
+
 CORES = sorted(os.sched_getaffinity(0))
 TOLD = "2 workers share the "
 
 
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
-
-
-def start(addresses, index, cores, *flags):
-    """A worker that may use these cores."""
-    config = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
-    return subprocess.Popen(
-        [f"{BIN}/fashion_mnist", "--model", "mlp", "--strategy", "allreduce", *flags],
-        env=dict(os.environ, TF_CONFIG=json.dumps(config), TUTTI_JOB_TOKEN="secret"),
-        preexec_fn=lambda: os.sched_setaffinity(0, cores), stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE, text=True)
-
-
 def start_two(cores_of_first, cores_of_second, *flags):
-    addresses = [f"127.0.0.1:{port}" for port in free_ports(2)]
-    return [start(addresses, i, cores, *flags)
+    cluster = tasks.cluster_of(worker=2)
+    return [tasks.start(cluster, "worker", i, *flags, cores=cores)
             for i, cores in enumerate([cores_of_first, cores_of_second])]
 
 
@@ -69,7 +45,7 @@ class SharedCores(unittest.TestCase):
     def end(self, workers):
         for worker in workers:
             worker.kill()
-        return [worker.communicate()[1] for worker in workers]
+        return [worker.communicate()[0] for worker in workers]
 
     @unittest.skipIf(len(CORES) < 2, "one core cannot be divided")
     def test_workers_that_nobody_pinned_divide_the_cores(self):
@@ -84,21 +60,17 @@ class SharedCores(unittest.TestCase):
     @unittest.skipIf(len(CORES) < 2, "needs two cores")
     def test_cores_that_a_launcher_chose_are_kept(self):
         workers = start_two(CORES[:1], CORES[1:2], "--max-steps", "20")
-        texts = [worker.communicate(timeout=120)[1] for worker in workers]
+        texts = [worker.communicate(timeout=120)[0] for worker in workers]
         for worker, text in zip(workers, texts):
             self.assertEqual(worker.returncode, 0, text)
             self.assertNotIn(TOLD, text)
 
     def test_on_one_core_they_take_turns(self):
         workers = start_two(CORES[:1], CORES[:1], "--max-steps", "20")
-        texts = [worker.communicate(timeout=120)[1] for worker in workers]
+        texts = [worker.communicate(timeout=120)[0] for worker in workers]
         for worker, text in zip(workers, texts):
             self.assertEqual(worker.returncode, 0, text)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--bin", default=BIN)
-    arguments, rest = parser.parse_known_args()
-    BIN = arguments.bin
-    unittest.main(argv=sys.argv[:1] + rest, verbosity=2)
+    tasks.main(__doc__)

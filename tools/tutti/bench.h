@@ -15,8 +15,9 @@ struct BenchOptions {
   bool list = false;       // peak: every value that is alive at the peak
 };
 
-// Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; and the
-// median time of a run of one node.
+// Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; the
+// median time of a run of one node; and what a step costs more when its value goes to a second
+// device of the process and back.
 void BenchNull(const BenchOptions& options);
 
 // The median time of a training step: forward, backward and SGD update.
@@ -30,6 +31,10 @@ void BenchPeak(const BenchOptions& options);
 // The machine's limits: floating-point rate of a large MatMul, bandwidth of a triad a = b + s * c.
 void BenchGemm(const BenchOptions& options);
 void BenchMemory(const BenchOptions& options);
+
+// A link between two processes of this host, over TCP and with shared memory: the round trip of a
+// small message, what a message costs among many, and the rate of 128 MB freshly written.
+void BenchLink(const BenchOptions& options);
 
 // From the start of a process to the end of its first step of mlp-small: `program` is started anew
 // several times, with the flag that makes it call StartupChild.

@@ -12,6 +12,8 @@
 #include "tutti/base/console.h"
 #include "tutti/base/cores.h"
 #include "tutti/base/status.h"
+#include "tutti/cluster/environment/launch_environment.h"
+#include "tutti/cluster/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/kernels/libraries.h"
 #include "tutti/tutti.h"
@@ -64,18 +66,57 @@ std::string Libraries() {
                             FMT_VERSION / 100 % 100, FMT_VERSION % 100);
 }
 
-// What this process would be: the task that TF_CONFIG describes, or a training of its own.
-bool ExplainLaunch(int cores) {
-  const std::string device = fmt::format("/cpu:0 with {} core{}", cores, cores == 1 ? "" : "s");
-  const auto config = TfConfigFromEnvironment();
-  if (!config.ok()) {
-    Line("launch", MessageOf(config.status()));
-    return false;
-  }
-  if (!config->has_value()) {
-    Line("launch", fmt::format("no TF_CONFIG: one process, device {}", device));
+// A job whose processes a launcher has numbered.
+bool ExplainNumbered(const LaunchEnvironment& environment) {
+  Line("launch", fmt::format("{}: {}", NameOf(environment.kind), environment.found));
+  const auto roles = DivideRoles(environment.size, 0, false);
+  if (environment.size == 1 || !roles.ok()) {
+    Line("", "one process: it trains alone");
     return true;
   }
+  const TaskId task = TasksOf(*roles)[size_t(environment.rank)];
+  Line("", fmt::format("{} without --ps and --evaluator, which divide the {} processes among the "
+                       "chief, workers, ps and the evaluator, in this order",
+                       ToString(task), environment.size));
+  if (environment.kind == LaunchKind::kMpich) {
+    Line("", "process 0 tells the others through mpiexec (PMI) where it is, and the job's token");
+    return true;
+  }
+  const std::string host = environment.one_host             ? "127.0.0.1"
+                           : environment.first_host.empty() ? "the host of process 0"
+                                                            : environment.first_host;
+  const char* const port = std::getenv("TUTTI_JOB_PORT");
+  Line("",
+       fmt::format("all meet at {}:{} ({})", host,
+                   port != nullptr ? port : std::to_string(PortOfJob(environment.job)),
+                   port != nullptr ? "TUTTI_JOB_PORT" : "made from the job, " + environment.job));
+  if (std::getenv("TUTTI_JOB_TOKEN") == nullptr) {
+    const char* const folder = std::getenv("TUTTI_JOB_DIR");
+    Line("", fmt::format("TUTTI_JOB_TOKEN is not set: process 0 writes a token into {}, which all "
+                         "hosts must share",
+                         folder != nullptr ? folder : "$HOME/.tutti"));
+  }
+  return true;
+}
+
+// What this process would be: the task that a launcher describes, or a training of its own.
+bool ExplainLaunch(int cores) {
+  const std::string device = fmt::format("/cpu:0 with {} core{}", cores, cores == 1 ? "" : "s");
+  const auto environment = ReadLaunchEnvironment();
+  if (!environment.ok()) {
+    Line("launch", MessageOf(environment.status()));
+    return false;
+  }
+  if (environment->kind == LaunchKind::kAlone) {
+    Line("launch", fmt::format("{}: one process, device {}",
+                               std::getenv("TUTTI_LAUNCH") == nullptr ? "no TF_CONFIG, torchrun, "
+                                                                        "mpirun or srun"
+                                                                      : environment->found,
+                               device));
+    return true;
+  }
+  if (environment->kind != LaunchKind::kTfConfig) return ExplainNumbered(*environment);
+  const auto config = TfConfigFromEnvironment();
   const TaskConfig& task = **config;
   const int rank = task.TrainerRank();
   const size_t trainers = task.cluster.Trainers().size();

@@ -4,18 +4,25 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
+#include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
+#include "tools/tutti/plot/plot.h"
+#include "tools/tutti/serve.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/schedule/schedule.h"
+#include "tutti/launch/host_agent.h"
 #include "tutti/launch/launcher.h"
 
 namespace tutti::tools {
@@ -89,6 +96,151 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
   });
 }
 
+// Where `tutti run` starts tasks, as it stands on the command line.
+struct RunHosts {
+  std::string hosts, hostfile, ssh = "ssh", tutti;
+
+  // Fills in what follows from it. Throws Error.
+  void Apply(bool workers_given, LaunchOptions& launch) const {
+    if (hosts.empty() && hostfile.empty()) return;
+    launch.hosts = ValueOrThrow(hosts.empty() ? ReadHostfile(hostfile) : ParseHosts(hosts));
+    std::error_code error;
+    launch.ssh.tutti =
+        tutti.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string() : tutti;
+    std::istringstream words(ssh);
+    launch.ssh.ssh.assign(std::istream_iterator<std::string>(words), {});
+    if (launch.ssh.ssh.empty()) ThrowInvalidArgument("--ssh is empty; expected a command");
+    if (workers_given) return;
+    launch.roles.workers = 0;
+    launch.roles.workers = SlotsOf(launch.hosts) - launch.roles.tasks();
+  }
+};
+
+// `tutti run`. The options are filled while `app` parses.
+CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
+  CLI::App* run = app.add_subcommand("run", "Run a program as the tasks of a job");
+  run->footer(
+      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to all tasks: trainings end after their "
+      "step,\nand a second signal ends them at once. Whoever is left after --grace gets SIGTERM, "
+      "and SIGKILL\n2 s later. A task that is stopped (SIGSTOP) is warned about every 5 s, and "
+      "ended after 30 s\nwhen all others have ended. The exit code is that of the task that failed "
+      "first, 128 + n for\nsignal n. With --restarts a task that was lost (code 128 and above) is "
+      "started again, alone or,\nif others ended because they lost it, with the whole job; one "
+      "that "
+      "ends within 10 s of its start\nthree times in a row is given up.\n\n"
+      "Every task has TF_CONFIG, and TUTTI_JOB_TOKEN: the launcher's own if that is set, else a "
+      "random one.\n\n"
+      "examples: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce\n"
+      "          TUTTI_JOB_TOKEN=secret tutti run --workers 1 --ps 2 -- tutti server --tf-config");
+  RoleCounts& roles = launch.roles;
+  run->add_flag("--chief", roles.chief, "Have a chief beside the workers (worker 0 leads)");
+  run->add_option("--workers", roles.workers, "Worker tasks to start (1)")
+      ->check(CLI::Range(0, 4096));
+  run->add_option("--ps", roles.ps, "Parameter server tasks to start (0)")
+      ->check(CLI::Range(0, 4096));
+  run->add_flag("--evaluator", roles.evaluator, "Have an evaluator (none)");
+  run->add_option("--devices", launch.devices, "Devices of every task (as the program likes)")
+      ->check(CLI::Range(1, 1024));
+  run->add_option("--cores-per-worker", launch.cores_per_worker,
+                  "Cores that each task that trains is pinned to (an even share)")
+      ->check(CLI::Range(1, 4096));
+  run->add_option("--restarts", launch.restarts, "How often lost tasks are started again (0)")
+      ->check(CLI::Range(0, 1000000));
+  run->add_option("--log-dir", launch.log_dir,
+                  "Also write what each task says to DIR/worker-N.log");
+  run->add_option("--grace", launch.grace_seconds,
+                  "Seconds for the others to end by themselves after the first failure (5)")
+      ->check(Seconds(0));
+  run->add_option("--hosts", hosts.hosts,
+                  "Where tasks run, by ssh, and how many on each: a:2,b:2 (this host)");
+  run->add_option("--hostfile", hosts.hostfile, "The same, a line a host: a slots=2")
+      ->excludes("--hosts");
+  run->add_option("--ssh", hosts.ssh, "The command that reaches a host (ssh)");
+  run->add_option("--remote-tutti", hosts.tutti,
+                  "This program on the hosts (the path it has here)");
+  run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
+  return run;
+}
+
+// `tutti plot`. The options are filled while `app` parses.
+void AddPlot(CLI::App& app, PlotOptions& options) {
+  CLI::App* plot =
+      app.add_subcommand("plot", "Draw loss and metrics of a training, here and as a picture");
+  plot->add_option("model_dir", options.directory, "The training's --model-dir")->required();
+  plot->add_option("--metric", options.metrics, "Which to draw (all but speeds)")->delimiter(',');
+  plot->add_option("--svg", options.svg, "Also write a picture to this file");
+  plot->add_option("--height", options.height, "Lines of a chart (12)")->check(CLI::Range(2, 200));
+  plot->callback([&options] {
+    const Screen screen = Screen::OfStdout();
+    Print(Plot(options, {.width = screen.width, .unicode = Utf8Locale(), .color = screen.color}));
+  });
+}
+
+// `tutti server` and `tutti status`. The options are filled while `app` parses.
+void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& result) {
+  CLI::App* server = app.add_subcommand("server", "Be a task of a cluster, until a signal ends it");
+  server->footer(
+      "A task runs parts of steps for sessions that are connected to any task of the cluster: in "
+      "a\n"
+      "program, Session session(graph, {.target = \"tutti://host0:2222\"}). It keeps variables "
+      "and\n"
+      "queues until they are reset or it ends. SIGINT and SIGTERM end it with code 0.\n\n"
+      "The token is the secret that all tasks and clients share, from --token-file or the "
+      "variable\n"
+      "TUTTI_JOB_TOKEN. A task that listens beyond this host without one refuses to start, unless\n"
+      "--insecure is given.\n\n"
+      "cluster.toml:   [cluster]\n"
+      "                ps = [\"host0:2222\"]\n"
+      "                worker = [\"host1:2222\", \"host2:2222\"]\n\n"
+      "examples: tutti server --config cluster.toml --job ps --task 0\n"
+      "          tutti run --workers 1 --ps 2 -- tutti server --tf-config");
+  server->add_flag("--tf-config", serve.tf_config, "Take cluster and task from TF_CONFIG");
+  server->add_option("--config", serve.config, "Take the cluster from this TOML file");
+  server->add_option("--job", serve.job, "The job of this task, if the file does not say");
+  server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));
+  server->add_option("--devices", serve.devices, "How many devices it has (1)")
+      ->check(CLI::Range(1, 1024));
+  server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
+  server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
+  server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
+  server
+      ->add_option("--start-seconds", serve.start_seconds,
+                   "For how long other tasks are tried that were never reached (60)")
+      ->check(Seconds(0));
+  server->callback([&serve] { Serve(serve); });
+
+  CLI::App* ask = app.add_subcommand("status", "Tell what the tasks of a cluster do");
+  ask->add_option("target", status.target, "Any task of it: tutti://host:port")->required();
+  ask->add_option("--token-file", status.token_file, "A file whose first line is the token");
+  ask->add_flag("--json", status.json, "One JSON object a task, one a line");
+  ask->callback([&status, &result] { result = PrintStatus(status) ? 0 : kFailed; });
+}
+
+// `tutti inspect` and `tutti convert`.
+void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
+                           ConvertOptions& convert_options) {
+  CLI::App* inspect = app.add_subcommand("inspect", "List a checkpoint and compare its checksums");
+  inspect
+      ->add_option("path", inspect_options.path,
+                   "A checkpoint, a model directory (its newest), or a safetensors file")
+      ->required();
+  inspect->add_flag("--json", inspect_options.json, "One JSON object");
+  inspect->add_flag("!--no-verify", inspect_options.verify, "Only list it");
+  inspect->callback([&inspect_options] { ThrowIfError(Inspect(inspect_options)); });
+
+  CLI::App* convert = app.add_subcommand(
+      "convert", "Turn a checkpoint into one safetensors file, or such a file into a checkpoint");
+  convert->add_option("from", convert_options.from, "A checkpoint, model directory or file")
+      ->required();
+  convert->add_option("to", convert_options.to, "FILE.safetensors, or a model directory")
+      ->required();
+  convert->add_flag("--weights", convert_options.weights,
+                    "Leave out slots of optimizers and the global step");
+  convert->add_option("--step", convert_options.step, "Of the checkpoint that is made (0)")
+      ->check(CLI::NonNegativeNumber);
+  convert->callback([&convert_options] { ThrowIfError(Convert(convert_options)); });
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -104,30 +256,29 @@ int Main(int argc, char** argv) {
   ExplainOptions explain_options;
   CostOptions cost_options;
   AddExplain(app, explain_options, cost_options);
+  PlotOptions plot_options;
+  AddPlot(app, plot_options);
   LaunchOptions launch;
-  CLI::App* run = app.add_subcommand("run", "Run a program as several workers on this host");
-  run->footer(
-      "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to all tasks: trainings end after their "
-      "step,\nand a second signal ends them at once. Whoever is left after --grace gets SIGTERM, "
-      "and "
-      "SIGKILL\n2 s later. A task that is stopped (SIGSTOP) is warned about every 5 s, and ended "
-      "after "
-      "30 s\nwhen all others have ended. The exit code is that of the task that failed first, 128 "
-      "+ n "
-      "for\nsignal n.\n\n"
-      "example: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce");
-  run->add_option("--workers", launch.workers, "Worker tasks to start (1)")
-      ->check(CLI::Range(1, 4096));
-  run->add_option("--cores-per-worker", launch.cores_per_worker,
-                  "Cores that each task is pinned to (an even share)")
-      ->check(CLI::Range(1, 4096));
-  run->add_option("--log-dir", launch.log_dir,
-                  "Also write what each task says to DIR/worker-N.log");
-  run->add_option("--grace", launch.grace_seconds,
-                  "Seconds for the others to end by themselves after the first failure (5)")
-      ->check(Seconds(0));
-  run->add_option("command", launch.command, "PROGRAM and its arguments, behind --")->required();
-  run->callback([&] { result = Launch(launch); });
+  RunHosts hosts;
+  CLI::App* run = AddRun(app, launch, hosts);
+  run->callback([&] {
+    hosts.Apply(run->count("--workers") > 0, launch);
+    result = Launch(launch);
+  });
+  int agent_port = 0;
+  CLI::App* agent = app.add_subcommand("host-agent", "Run a task for `tutti run --hosts`");
+  agent->group("");
+  agent->add_option("--port", agent_port, "Where the task listens (anywhere)")
+      ->check(CLI::Range(0, 65535));
+  agent->callback([&] { result = RunHostAgent(agent_port); });
+
+  ServeOptions serve;
+  StatusOptions status;
+  AddServer(app, serve, status, result);
+
+  InspectOptions inspect_options;
+  ConvertOptions convert_options;
+  AddCheckpointCommands(app, inspect_options, convert_options);
 
   BenchOptions options;
   CLI::App* bench = app.add_subcommand("bench", "Measure, and print one figure a line");
@@ -156,6 +307,9 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
+  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
+    BenchLink(options);
+  });
   bool child = false;
   CLI::App* startup =
       bench->add_subcommand("startup", "From process start to the end of the first step");

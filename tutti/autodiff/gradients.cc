@@ -68,7 +68,7 @@ class ReversePass {
                               node.Describe(), node.op()));
     }
     NameScope scope(graph_, node.name());
-    DeviceScope device(graph_, node.device());
+    DeviceScope device(graph_, node);
     GradientContext context(node, std::move(gradients));
     std::vector<bool> needed;
     for (const Output& input : node.inputs()) {
@@ -102,18 +102,22 @@ class ReversePass {
 
   // Gradients that come from one device are added there, so that one of them travels; others where
   // the value is: the sum over towers is made beside the variable.
-  std::string DeviceOfSum(const std::vector<GradientValue>& parts, Output at) const {
-    const auto device = [](const GradientValue& part) -> const std::string& {
-      return (part.sparse() ? part.rows : part.dense).node->device();
+  static const Node& PlaceOfSum(const std::vector<GradientValue>& parts, Output at) {
+    const auto node = [](const GradientValue& part) -> const Node& {
+      return *(part.sparse() ? part.rows : part.dense).node;
     };
+    const Node& first = node(parts.front());
     for (const GradientValue& part : parts) {
-      if (device(part) != device(parts.front())) return at.node->device();
+      if (node(part).device() != first.device() ||
+          node(part).colocated_with() != first.colocated_with()) {
+        return *at.node;
+      }
     }
-    return device(parts.front());
+    return first;
   }
 
   GradientValue Added(const std::vector<GradientValue>& parts, Output at) {
-    const DeviceScope device(graph_, DeviceOfSum(parts, at));
+    const DeviceScope device(graph_, PlaceOfSum(parts, at));
     bool all_sparse = true;
     for (const GradientValue& part : parts) all_sparse = all_sparse && part.sparse();
     std::vector<Output> first;

@@ -9,6 +9,7 @@
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/error_of.h"
 #include "tutti/testing/kernel_runner.h"
 
 namespace tutti {
@@ -18,16 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::KernelChoice;
 using testing::KernelRunner;
-
-template <typename Action>
-std::string ErrorOf(const Action& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using ::tutti::testing::ErrorOf;
 
 class GradientsTest : public ::testing::Test {
  protected:

@@ -23,6 +23,9 @@ bool FormatTo(std::FILE* out, fmt::format_string<Args...> format, Args&&... args
 // How wide a line on that terminal is; 80 where nobody knows.
 int TerminalColumns(std::FILE* file);
 
+// Does the locale of this process say that terminals show UTF-8?
+bool Utf8Locale();
+
 // For the end of a program whose results go to stdout: OK if all that was ever written there got
 // through, else an error that says so.
 absl::Status FinishStdout();

@@ -64,8 +64,9 @@ std::vector<int> NumbersOfUsableCores() {
   return cores;
 }
 
-absl::Status RunOnCores(std::span<const int> cores) {
-  cpu_set_t set;
+namespace {
+
+absl::Status MakeSet(std::span<const int> cores, cpu_set_t& set) {
   CPU_ZERO(&set);
   for (const int core : cores) {
     if (core < 0 || core >= CPU_SETSIZE) {
@@ -73,6 +74,32 @@ absl::Status RunOnCores(std::span<const int> cores) {
     }
     CPU_SET(size_t(core), &set);
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RunThreadOnCores(std::span<const int> cores) {
+  cpu_set_t set;
+  TUTTI_RETURN_IF_ERROR(MakeSet(cores, set));
+  if (::sched_setaffinity(0, sizeof(set), &set) == 0) return absl::OkStatus();
+  return Unavailable("cannot choose the cores of this thread: {}", std::strerror(errno));
+}
+
+void MoveThreadTo(std::span<const int> cores) {
+  if (cores.empty() || std::binary_search(cores.begin(), cores.end(), ::sched_getcpu())) return;
+  cpu_set_t allowed;
+  if (::sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  cpu_set_t wanted;
+  if (!MakeSet(cores, wanted).ok()) return;
+  CPU_AND(&wanted, &wanted, &allowed);
+  if (CPU_COUNT(&wanted) == 0 || ::sched_setaffinity(0, sizeof(wanted), &wanted) != 0) return;
+  (void)::sched_setaffinity(0, sizeof(allowed), &allowed);
+}
+
+absl::Status RunOnCores(std::span<const int> cores) {
+  cpu_set_t set;
+  TUTTI_RETURN_IF_ERROR(MakeSet(cores, set));
   // The calling thread first: what it starts from here on inherits its cores.
   if (::sched_setaffinity(0, sizeof(set), &set) != 0) {
     return Unavailable("cannot choose the cores of this process: {}", std::strerror(errno));

@@ -19,6 +19,13 @@ std::vector<int> NumbersOfUsableCores();
 // REQUIRES: not empty.
 absl::Status RunOnCores(std::span<const int> cores);
 
+// Keeps the calling thread, and those it starts later, on these cores. REQUIRES: not empty.
+absl::Status RunThreadOnCores(std::span<const int> cores);
+
+// Moves the calling thread to one of these cores, ascending, unless it runs on one or may not. It
+// stays free to run elsewhere. Costs some 30 ns when there is nothing to do.
+void MoveThreadTo(std::span<const int> cores);
+
 // The part of `cores` for number `index` of `count` that share them: whole cores in one piece, as
 // even as can be. Where there are fewer cores than sharers each gets one, in turn.
 std::vector<int> ShareOfCores(std::span<const int> cores, int index, int count);

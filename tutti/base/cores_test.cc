@@ -92,5 +92,24 @@ TEST(RunOnCores, NamesACoreThatCannotBe) {
   EXPECT_THAT(std::string(MessageOf(RunOnCores(Cores{-1}))), HasSubstr("core -1: expected 0 to"));
 }
 
+TEST(Cores, MovesAThreadAndLeavesItFree) {
+  const std::vector<int> usable = NumbersOfUsableCores();
+  ASSERT_FALSE(usable.empty());
+  std::thread mover([&] {
+    for (const int core : {usable.back(), usable.front()}) {
+      const int cores[] = {core};
+      MoveThreadTo(cores);
+      EXPECT_EQ(NumbersOfUsableCores(), usable);
+    }
+    const int none[] = {CPU_SETSIZE - 1};
+    MoveThreadTo(none);  // no such core: nothing happens
+    EXPECT_EQ(NumbersOfUsableCores(), usable);
+    ASSERT_TRUE(RunThreadOnCores(std::span(usable).first(1)).ok());
+    EXPECT_EQ(NumbersOfUsableCores(), std::vector<int>{usable.front()});
+  });
+  mover.join();
+  EXPECT_EQ(NumbersOfUsableCores(), usable) << "only that thread";
+}
+
 }  // namespace
 }  // namespace tutti

@@ -15,11 +15,13 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::HasSubstr;
+using ::tutti::testing::ErrorOf;
 
 Initializer Filled(DType dtype, const Shape& shape) {
   return {dtype, shape, [=](Graph& graph) { return Constant(graph, Tensor::Zeros(dtype, shape)); }};
@@ -28,15 +30,6 @@ Initializer Filled(DType dtype, const Shape& shape) {
 class ServerTest : public ::testing::Test {
  protected:
   ServerTest() { RegisterCpuKernels(); }
-
-  static std::string ErrorOf(const auto& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
 };
 
 // A client with a graph of its own that adds 1 to the variable "w".

@@ -10,7 +10,8 @@
 #include "tutti/base/status.h"
 #include "tutti/base/trace.h"
 #include "tutti/cluster/server.h"
-#include "tutti/runtime/local_master.h"
+#include "tutti/cluster/target.h"
+#include "tutti/runtime/master.h"
 
 namespace tutti {
 
@@ -35,9 +36,15 @@ void Await(const Call& call) {
 
 // The session's server, or one of its own.
 std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
+  const CompileOptions compile{.optimize = options.optimize,
+                               .soft_placement = options.soft_placement};
   if (!options.target.empty()) {
-    ThrowInvalidArgument(
-        fmt::format("target \"{}\" is not known; expected \"\" for this process", options.target));
+    if (options.server != nullptr) {
+      ThrowInvalidArgument("SessionOptions has both a target and a server; give one of them");
+    }
+    return ValueOrThrow(MasterAtTarget(
+        {.target = options.target, .token = options.token, .start_seconds = options.start_seconds},
+        compile));
   }
   const SessionOptions defaults;
   if (options.server != nullptr &&
@@ -57,8 +64,7 @@ std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
                               .communicator = options.communicator});
   }
   const Server& server = own ? *own : *options.server;
-  return std::make_unique<LocalMaster>(WorkersByTask{{server.task(), server.worker()}},
-                                       server.task(), CompileOptions{.optimize = options.optimize});
+  return server.MakeMaster(compile);
 }
 
 }  // namespace
@@ -107,6 +113,7 @@ MasterRunRequest MakeRequest(const Graph& graph, std::span<const Feed> feeds,
   }
   request.timeout_nanos = options.timeout.count();
   request.trace = options.trace;
+  request.caller_waits = true;
   return request;
 }
 

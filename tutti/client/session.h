@@ -65,7 +65,13 @@ struct RunOptions {
 };
 
 struct SessionOptions {
-  std::string target = {};  // "" is this process
+  // Where the session's steps are compiled, and where what nobody places runs: "" is this process
+  // (or the task that `server` is), "tutti://host:port" the task of a cluster that listens there.
+  // Nothing else changes: nodes may be placed on any task of the cluster.
+  std::string target = {};
+  // With a target: the cluster's token; empty: that of the variable TUTTI_JOB_TOKEN, if it is set.
+  std::string token = {};
+  double start_seconds = 60;  // for how long the target is tried: it may still be starting
   // Whose devices, variables and queues the session uses; null: a server of its own, made from the
   // options below, which must be left alone otherwise.
   Server* server = nullptr;
@@ -79,6 +85,9 @@ struct SessionOptions {
   // belongs to it.
   std::shared_ptr<collective::Communicator> communicator = nullptr;
   bool optimize = true;  // false: no passes but what correctness needs, for debugging
+  // A node that asks for a device which is not there goes to the first device of the session's own
+  // task, and the log says so, once; without it that is an error.
+  bool soft_placement = false;
 };
 
 // Runs parts of a graph. Several threads may call Run at once. The graph must outlive the session;

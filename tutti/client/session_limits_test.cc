@@ -17,10 +17,12 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/client/session_under_test.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti {
 namespace {
 
+using ::tutti::testing::ErrorOf;
 using ::tutti::testing::SessionUnderTest;
 
 using ::testing::HasSubstr;
@@ -28,15 +30,6 @@ using ::testing::HasSubstr;
 class SessionLimitsTest : public ::testing::Test {
  protected:
   SessionLimitsTest() { RegisterCpuKernels(); }
-
-  static std::string ErrorOf(const auto& action) {
-    try {
-      action();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
 
   Graph graph_;
 };

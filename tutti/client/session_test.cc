@@ -7,25 +7,18 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/client/session_under_test.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti {
 namespace {
 
+using ::tutti::testing::ErrorOf;
 using ::tutti::testing::SessionUnderTest;
 
 class SessionTest : public ::testing::Test {
  protected:
   SessionTest() { RegisterCpuKernels(); }
 };
-
-std::string MessageFrom(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST_F(SessionTest, RunsAProduct) {
   Graph graph;
@@ -46,19 +39,17 @@ TEST_F(SessionTest, SaysWhatIsWrongWithARequestAndStaysUsable) {
   const Output y = MatMul(x, w, {}, "y");
   const Output foreign = Placeholder(other, kFloat32, {1}, "z");
   SessionUnderTest session(graph);
-  EXPECT_NE(MessageFrom([&] {
-              session.Run(y);
-            }).find("has no value in this run; feed it a float32 [?, 2]"),
-            std::string::npos);
-  EXPECT_NE(MessageFrom([&] {
+  EXPECT_NE(
+      ErrorOf([&] { session.Run(y); }).find("has no value in this run; feed it a float32 [?, 2]"),
+      std::string::npos);
+  EXPECT_NE(ErrorOf([&] {
               session.Run({{x, Tensor::Zeros(kFloat32, {1, 3})}}, y);
             }).find("expected float32 [?, 2], got float32 [1, 3]"),
             std::string::npos);
-  EXPECT_NE(MessageFrom([&] { session.Run(foreign); }).find("belongs to another graph"),
+  EXPECT_NE(ErrorOf([&] { session.Run(foreign); }).find("belongs to another graph"),
             std::string::npos);
-  EXPECT_NE(MessageFrom([&] { session.Run(Output()); }).find("a fetch is empty"),
-            std::string::npos);
-  EXPECT_NE(MessageFrom([&] {
+  EXPECT_NE(ErrorOf([&] { session.Run(Output()); }).find("a fetch is empty"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] {
               session.Run({{x, Tensor()}}, y);
             }).find("the tensor is empty"),
             std::string::npos);

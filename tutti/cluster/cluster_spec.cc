@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/device/device.h"
 #include "tutti/net/address.h"
 
 namespace tutti {
@@ -17,20 +18,28 @@ constexpr std::array<std::string_view, 4> kJobs = {"chief", "worker", "ps", "eva
 
 constexpr size_t kMostFingerprintBytes = 128 << 10;
 
-absl::Status CheckJob(const std::string& job, const std::map<int, std::string>& tasks,
-                      std::string_view where) {
+absl::Status CheckRole(const std::string& job, size_t tasks, std::string_view where) {
   if (std::find(kJobs.begin(), kJobs.end(), job) == kJobs.end()) {
     return InvalidArgument("{} has the job \"{}\"; expected chief, worker, ps or evaluator{}",
                            where, job,
                            job == "master" ? " (\"master\" is called \"chief\" here)" : "");
   }
-  if (tasks.empty()) {
-    return InvalidArgument("{}.{} has no task; expected at least one \"host:port\"", where, job);
-  }
-  if ((job == "chief" || job == "evaluator") && tasks.size() > 1) {
-    return InvalidArgument("{}.{} has {} tasks; expected one", where, job, tasks.size());
+  if ((job == "chief" || job == "evaluator") && tasks > 1) {
+    return InvalidArgument("{}.{} has {} tasks; expected one", where, job, tasks);
   }
   return absl::OkStatus();
+}
+
+// The names of jobs in the order in which they are shown: those that train first.
+std::vector<std::string> JobsInOrder(const ClusterSpec::Jobs& jobs) {
+  std::vector<std::string> names;
+  for (const std::string_view job : kJobs) {
+    if (jobs.contains(std::string(job))) names.emplace_back(job);
+  }
+  for (const auto& [job, tasks] : jobs) {
+    if (std::find(kJobs.begin(), kJobs.end(), job) == kJobs.end()) names.push_back(job);
+  }
+  return names;
 }
 
 }  // namespace
@@ -46,7 +55,13 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Make(Jobs jobs, std::string_view where)
   }
   std::map<std::string, TaskId> owners;
   for (const auto& [job, tasks] : jobs) {
-    TUTTI_RETURN_IF_ERROR(CheckJob(job, tasks, where));
+    if (!IsJobName(job)) {
+      return InvalidArgument("{} has the job \"{}\"; expected letters, digits, '_' and '-'", where,
+                             job);
+    }
+    if (tasks.empty()) {
+      return InvalidArgument("{}.{} has no task; expected at least one \"host:port\"", where, job);
+    }
     for (const auto& [index, address] : tasks) {
       if (index < 0) {
         return InvalidArgument("{}.{} has the task index {}; expected 0 or more", where, job,
@@ -65,12 +80,27 @@ absl::StatusOr<ClusterSpec> ClusterSpec::Make(Jobs jobs, std::string_view where)
       }
     }
   }
-  if (!jobs.contains("chief") && !jobs.contains("worker")) {
-    return InvalidArgument("{} has neither chief nor worker; expected somebody who trains", where);
-  }
   ClusterSpec spec;
   spec.jobs_ = std::move(jobs);
   return spec;
+}
+
+absl::StatusOr<ClusterSpec> ClusterSpec::MakeForTraining(Jobs jobs, std::string_view where) {
+  for (const auto& [job, tasks] : jobs) {
+    TUTTI_RETURN_IF_ERROR(CheckRole(job, tasks.size(), where));
+  }
+  const bool trains = jobs.contains("chief") || jobs.contains("worker");
+  TUTTI_ASSIGN_OR_RETURN(ClusterSpec spec, Make(std::move(jobs), where));
+  if (trains) return spec;
+  return InvalidArgument("{} has neither chief nor worker; expected somebody who trains", where);
+}
+
+std::vector<TaskId> ClusterSpec::tasks() const {
+  std::vector<TaskId> all;
+  for (const auto& [job, tasks] : jobs_) {
+    for (const auto& [index, address] : tasks) all.push_back({job, index});
+  }
+  return all;
 }
 
 bool ClusterSpec::Has(const TaskId& task) const {
@@ -96,9 +126,8 @@ TaskId ClusterSpec::Chief() const { return Trainers().front(); }
 
 std::string ClusterSpec::ToString() const {
   std::string text;
-  for (const std::string_view job : kJobs) {
-    const auto tasks = jobs_.find(std::string(job));
-    if (tasks == jobs_.end()) continue;
+  for (const std::string& job : JobsInOrder(jobs_)) {
+    const auto tasks = jobs_.find(job);
     text += fmt::format("{:<9} ", job);
     const char* separator = "";
     for (const auto& [index, address] : tasks->second) {
@@ -113,9 +142,8 @@ std::string ClusterSpec::ToString() const {
 std::vector<std::string> ClusterSpec::Fingerprint() const {
   std::vector<std::string> lines;
   size_t bytes = 0;
-  for (const std::string_view job : kJobs) {
-    const auto tasks = jobs_.find(std::string(job));
-    if (tasks == jobs_.end()) continue;
+  for (const std::string& job : JobsInOrder(jobs_)) {
+    const auto tasks = jobs_.find(job);
     for (const auto& [index, address] : tasks->second) {
       lines.push_back(fmt::format("cluster.{}[{}]={}", job, index, address));
       bytes += lines.back().size();

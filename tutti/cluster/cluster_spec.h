@@ -11,7 +11,7 @@ namespace tutti {
 
 // One process of a cluster.
 struct TaskId {
-  std::string job;  // chief, worker, ps or evaluator
+  std::string job;
   int index = 0;
   bool operator==(const TaskId&) const = default;
   auto operator<=>(const TaskId&) const = default;
@@ -25,19 +25,23 @@ class ClusterSpec {
   using Jobs = std::map<std::string, std::map<int, std::string>>;
 
   ClusterSpec() = default;
-  // Checks everything that can be wrong with the description itself: the names of jobs, that
-  // somebody trains, at most one chief and one evaluator, addresses and that no two are the same.
-  // `where` begins the name of the key in an error: "TF_CONFIG: cluster".
+  // Checks everything that can be wrong with the description itself: names of jobs, addresses, and
+  // that no two are the same. Jobs may have any name. `where` begins the name of the key in an
+  // error: "TF_CONFIG: cluster".
   static absl::StatusOr<ClusterSpec> Make(Jobs jobs, std::string_view where = "cluster");
+  // The same for a cluster that trains: jobs are chief, worker, ps and evaluator, somebody trains,
+  // and there is at most one chief and one evaluator.
+  static absl::StatusOr<ClusterSpec> MakeForTraining(Jobs jobs, std::string_view where = "cluster");
 
   const Jobs& jobs() const { return jobs_; }
+  std::vector<TaskId> tasks() const;  // all, by job and index
   bool Has(const TaskId& task) const;
   // REQUIRES: Has(task).
   const std::string& AddressOf(const TaskId& task) const;
 
   // The tasks that train, in the order of their ranks: the chief, then the workers by index.
   std::vector<TaskId> Trainers() const;
-  // The task that leads: the chief, or without one the first worker.
+  // The task that leads: the chief, or without one the first worker. REQUIRES: somebody trains.
   TaskId Chief() const;
 
   // A line per job, for the start of a run: "worker  10.0.0.1:2222, 10.0.0.2:2222".

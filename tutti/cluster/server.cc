@@ -3,11 +3,21 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <mutex>
+#include <utility>
 
 #include "tutti/base/awaited.h"
 #include "tutti/base/cores.h"
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
+#include "tutti/cluster/cluster_network.h"
+#include "tutti/cluster/cluster_rendezvous.h"
+#include "tutti/cluster/cluster_spec.h"
+#include "tutti/cluster/task_services.h"
 #include "tutti/device/device.h"
+#include "tutti/net/link/links.h"
+#include "tutti/runtime/local_master.h"
 #include "tutti/runtime/local_worker.h"
 
 namespace tutti {
@@ -39,24 +49,135 @@ void Check(const ServerOptions& options) {
   }
 }
 
-int CoresPerDevice(const ServerOptions& options) {
-  if (options.cores_per_device > 0) return options.cores_per_device;
-  return std::max(1, UsableCores() / options.devices);
+// What a device has, and whether lanes must share cores.
+struct Division {
+  int cores = 1;                         // of each device
+  std::vector<std::vector<int>> pinned;  // by device; empty: the system chooses
+  bool crowded = false;
+};
+
+// Several devices have cores of their own where there are enough. A single one takes what the
+// system gives it: other tasks on this host may have one, too.
+Division Divide(const ServerOptions& options) {
+  Division division;
+  const std::vector<int> usable = NumbersOfUsableCores();
+  const int count = UsableCores();
+  division.cores = options.cores_per_device > 0 ? options.cores_per_device
+                                                : std::max(1, count / options.devices);
+  const int wanted = division.cores * options.devices;
+  division.crowded = wanted > count;
+  if (division.crowded) {
+    Log(LogLevel::kInfo,
+        "{} device{} of {} core{} each share the {} core{} that this process may use",
+        options.devices, options.devices == 1 ? "" : "s", division.cores,
+        division.cores == 1 ? "" : "s", count, count == 1 ? "" : "s");
+  } else if (options.devices > 1 && int(usable.size()) == count) {
+    for (int i = 0; i < options.devices; ++i) {
+      if (options.cores_per_device == 0) {
+        division.pinned.push_back(ShareOfCores(usable, i, options.devices));
+      } else {
+        division.pinned.emplace_back(usable.begin() + i * division.cores,
+                                     usable.begin() + (i + 1) * division.cores);
+      }
+    }
+  }
+  return division;
 }
 
 }  // namespace
 
-Server::Server(const ServerOptions& options) {
-  Check(options);
-  task_ = fmt::format("/job:{}/task:{}", options.job, options.task);
-  worker_ = std::make_shared<LocalWorker>(LocalWorkerOptions{.job = options.job,
-                                                             .task = options.task,
-                                                             .devices = options.devices,
-                                                             .cores = CoresPerDevice(options),
-                                                             .communicator = options.communicator});
+// The connections of a task of a cluster.
+struct Server::Member {
+  std::shared_ptr<TaskPeers> peers;
+  std::unique_ptr<TaskServices> services;
+  std::unique_ptr<ClusterNetwork> network;
+
+  ~Member() {
+    if (peers != nullptr) peers->Stop(Unavailable("{} was shut down", peers->self().task));
+    network.reset();
+    services.reset();
+  }
+};
+
+struct Server::Waiting {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool stopped = false;
+};
+
+namespace {
+
+// The tasks of a checked cluster with their addresses.
+std::map<std::string, std::string> AddressesOf(const ClusterSpec& spec) {
+  std::map<std::string, std::string> addresses;
+  for (const TaskId& task : spec.tasks()) addresses[ToString(task)] = spec.AddressOf(task);
+  return addresses;
 }
 
-Server::~Server() = default;
+ClusterSpec SpecOf(const ServerOptions& options) {
+  ClusterSpec spec = ValueOrThrow(ClusterSpec::Make(options.cluster));
+  if (!spec.Has({options.job, options.task})) {
+    ThrowInvalidArgument(fmt::format("the cluster has no task {} of job \"{}\"; it has:\n{}",
+                                     options.task, options.job, spec.ToString()));
+  }
+  if (!(options.start_seconds >= 0 && options.start_seconds <= 1e6)) {
+    ThrowInvalidArgument(
+        fmt::format("start_seconds is {}; expected 0 to 1,000,000", options.start_seconds));
+  }
+  return spec;
+}
+
+}  // namespace
+
+Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting>()) {
+  Check(options);
+  task_ = fmt::format("/job:{}/task:{}", options.job, options.task);
+  Division division = Divide(options);
+  LocalWorkerOptions worker{.job = options.job,
+                            .task = options.task,
+                            .devices = options.devices,
+                            .cores = division.cores,
+                            .pinned = std::move(division.pinned),
+                            .crowded = division.crowded,
+                            .communicator = options.communicator};
+  if (options.cluster.empty()) {
+    worker_ = std::make_shared<LocalWorker>(std::move(worker));
+    return;
+  }
+  const ClusterSpec spec = SpecOf(options);
+  const net::TaskIdentity self{task_, net::MakeIncarnation()};
+  member_ = std::make_unique<Member>();
+  // Its worker outlives what comes over the links.
+  member_->peers = std::make_shared<TaskPeers>(TaskPeers::Options{
+      .self = self,
+      .fingerprint = spec.Fingerprint(),
+      .pool = [this](std::string_view device) -> MemoryPool& { return worker_->PoolOf(device); }});
+  worker.incarnation = self.incarnation;
+  worker.make_rendezvous = [peers = member_->peers](const StepId& id) {
+    return std::make_shared<ClusterRendezvous>(id, peers);
+  };
+  worker_ = std::make_shared<LocalWorker>(std::move(worker));
+  const std::string& own = spec.AddressOf({options.job, options.task});
+  member_->network =
+      ValueOrThrow(ClusterNetwork::Make({.self = self,
+                                         .token = options.token,
+                                         .addresses = AddressesOf(spec),
+                                         .bind = options.bind.empty() ? own : options.bind,
+                                         .advertised = own,
+                                         .insecure = options.insecure},
+                                        member_->peers.get(), member_->peers.get()));
+  TaskServices::Options services{.worker = worker_,
+                                 .peers = member_->peers,
+                                 .address = own,
+                                 .tasks = {},
+                                 .patience_nanos = int64_t(options.start_seconds * 1e9)};
+  for (const TaskId& task : spec.tasks()) services.tasks.push_back(ToString(task));
+  member_->services = std::make_unique<TaskServices>(std::move(services));
+  member_->peers->Start(member_->network.get(), member_->services.get());
+  ThrowIfError(member_->network->Start());
+}
+
+Server::~Server() { member_.reset(); }
 
 std::vector<DeviceInfo> Server::devices() const {
   Awaited<absl::StatusOr<std::vector<DeviceInfo>>> listed;
@@ -64,8 +185,39 @@ std::vector<DeviceInfo> Server::devices() const {
   return ValueOrThrow(listed.Wait());
 }
 
-void Server::Reset(const std::string& container) { worker_->Reset(container); }
+std::vector<DeviceStats> Server::stats() const { return worker_->stats(); }
 
-std::shared_ptr<Worker> Server::worker() const { return worker_; }
+void Server::Reset(const std::string& container) {
+  if (member_ == nullptr) {
+    worker_->Reset(container);
+  } else {
+    ThrowIfError(member_->services->ResetAll(container));
+  }
+}
+
+std::string Server::address() const {
+  return member_ == nullptr ? "" : member_->network->address();
+}
+
+std::vector<TaskStatus> Server::ClusterStatus() const {
+  if (member_ == nullptr) return {};
+  return member_->services->ClusterStatus();
+}
+
+void Server::Join() {
+  std::unique_lock lock(waiting_->mutex);
+  waiting_->changed.wait(lock, [this] { return waiting_->stopped; });
+}
+
+void Server::Stop() {
+  std::lock_guard lock(waiting_->mutex);
+  waiting_->stopped = true;
+  waiting_->changed.notify_all();
+}
+
+std::unique_ptr<Master> Server::MakeMaster(const CompileOptions& options) const {
+  if (member_ != nullptr) return member_->services->MakeMaster(options);
+  return std::make_unique<LocalMaster>(WorkersByTask{{task_, worker_}}, task_, options);
+}
 
 }  // namespace tutti

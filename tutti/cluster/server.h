@@ -1,15 +1,19 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "tutti/device/device_info.h"
+#include "tutti/device/device_stats.h"
 
 namespace tutti {
 
 class LocalWorker;
-class Worker;
+class Master;
+struct CompileOptions;
+struct TaskStatus;
 namespace collective {
 class Communicator;
 }
@@ -24,6 +28,21 @@ struct ServerOptions {
   // How this process takes part in collectives; null: it does not. Shared, since memory of steps
   // belongs to it.
   std::shared_ptr<collective::Communicator> communicator = nullptr;
+
+  // A cluster ----------------------------------------------------------------------------------
+
+  // Every task and the address that others use for it: job -> index -> "host:port". Jobs may have
+  // any name. Empty: this process is alone and listens nowhere.
+  std::map<std::string, std::map<int, std::string>> cluster = {};
+  // Where to listen; empty: at the address that the cluster has for this task.
+  std::string bind = {};
+  // A secret that all tasks and clients share; whoever has it may run anything. A task that listens
+  // beyond its host needs one, unless `insecure` says otherwise.
+  std::string token = {};
+  bool insecure = false;
+  // For how long a task is tried that was never reached: it may still be starting, and its name may
+  // not resolve yet.
+  double start_seconds = 60;
 };
 
 // What a process has that outlives a session: devices with their variables and queues, the worker
@@ -34,6 +53,13 @@ struct ServerOptions {
 //   Server server;
 //   Session writer(graph, {.server = &server});
 //   Session reader(other_graph, {.server = &server});
+//
+// With a cluster it is one of its tasks: it listens at one port, runs parts of steps for the other
+// tasks, and is the master of sessions that clients connect to it. Sessions that are attached to it
+// use the devices of all tasks; what nobody places goes to this one.
+//
+//   Server server({.job = "ps", .task = 0, .cluster = {{"ps", {{0, "host0:2222"}}}, ...}});
+//   server.Join();
 class Server {
  public:
   // Throws Error when the options make no sense.
@@ -44,17 +70,32 @@ class Server {
 
   const std::string& task() const { return task_; }  // "/job:local/task:0"
   std::vector<DeviceInfo> devices() const;
+  std::vector<DeviceStats> stats() const;  // by device
 
   // Forgets the variables and queues of a container. Steps that have run already keep those that
   // they use; steps that are compiled from here on make new ones.
   void Reset(const std::string& container = "");
 
-  // What sessions give their steps to.
-  std::shared_ptr<Worker> worker() const;
+  // Where it listens, "host:port"; "" without a cluster.
+  std::string address() const;
+  // Waits until Stop is called.
+  void Join();
+  // Makes Join return. May be called on any thread, any number of times.
+  void Stop();
+  // What the tasks of the cluster tell of themselves, those that do not answer included.
+  std::vector<TaskStatus> ClusterStatus() const;
+
+  // What runs the steps of a session that is attached.
+  std::unique_ptr<Master> MakeMaster(const CompileOptions& options) const;
+  std::shared_ptr<LocalWorker> worker() const { return worker_; }
 
  private:
+  struct Member;  // of a cluster
   std::string task_;
+  std::unique_ptr<Member> member_;  // null without a cluster
   std::shared_ptr<LocalWorker> worker_;
+  struct Waiting;
+  std::unique_ptr<Waiting> waiting_;
 };
 
 }  // namespace tutti

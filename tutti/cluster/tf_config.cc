@@ -114,7 +114,7 @@ absl::StatusOr<ClusterSpec> ParseCluster(const Json& value) {
   for (const auto& [job, tasks] : value.items()) {
     TUTTI_ASSIGN_OR_RETURN(jobs[job], ParseJob(job, tasks));
   }
-  return ClusterSpec::Make(std::move(jobs), "TF_CONFIG: cluster");
+  return ClusterSpec::MakeForTraining(std::move(jobs), "TF_CONFIG: cluster");
 }
 
 absl::StatusOr<TaskId> ParseTask(const Json& value) {

@@ -22,6 +22,8 @@ constexpr double kMaxSeconds = 1e6;
 
 // A rank that gives up waits so long for rank 0's verdict, which takes milliseconds.
 constexpr auto kVerdictWait = std::chrono::seconds(2);
+// One that cannot reach a peer first waits so long for that peer's own reason.
+constexpr auto kPeersReason = std::chrono::milliseconds(500);
 
 absl::Status CheckBootstrap(const Bootstrap& bootstrap) {
   if (bootstrap.size < 1 || bootstrap.size > kMaxRanks) {
@@ -87,12 +89,19 @@ absl::StatusOr<std::unique_ptr<Communicator>> Communicator::Create(
   // The others would only see that this rank left: they get the reason. It stays until rank 0 has
   // judged, because leaving before that would look like the cause.
   const auto give_up = [&](const absl::Status& why) {
-    const auto judged = std::make_shared<std::promise<void>>();
-    control->star().OnFailure([judged](int, const absl::Status&) { judged->set_value(); });
-    control->star().ReportFailure(
-        WithPrefix(why, fmt::format("rank {} cannot join: ", bootstrap.rank)));
-    judged->get_future().wait_for(kVerdictWait);
-    return why;
+    const auto judged = std::make_shared<std::promise<absl::Status>>();
+    std::future<absl::Status> verdict = judged->get_future();
+    control->star().OnFailure(
+        [judged](int, const absl::Status& status) { judged->set_value(status); });
+    const bool of_a_peer = absl::IsUnavailable(why) || absl::IsNotFound(why);
+    if (!of_a_peer || verdict.wait_for(kPeersReason) != std::future_status::ready) {
+      control->star().ReportFailure(
+          WithPrefix(why, fmt::format("rank {} cannot join: ", bootstrap.rank)));
+    }
+    if (verdict.wait_for(kVerdictWait) != std::future_status::ready) return why;
+    absl::Status first = verdict.get();
+    const bool is_own = MessageOf(first).find(MessageOf(why)) != std::string::npos;
+    return is_own ? why : first;
   };
   absl::StatusOr<JobLinks> opened = OpenLinks(options, control->star());
   if (!opened.ok()) return give_up(opened.status());

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "tutti/compile/place.h"
 #include "tutti/graph/build.h"
 
 namespace tutti {
@@ -55,6 +56,27 @@ class Needed {
   std::vector<bool> marked_;
 };
 
+// A node that wants to lie beside one that is not part of the step asks for what that one asks
+// for.
+void KeepWish(const Graph& graph, const Needed& needed, NodeSpec& spec) {
+  const AttrValue* beside = FindAttr(spec.attrs, "_colocate");
+  const auto* name = beside == nullptr ? nullptr : std::get_if<std::string>(beside);
+  // Following in a circle leads back to where it began or nowhere; Place tells of that.
+  const Node* node = name == nullptr ? nullptr : graph.Find(*name);
+  for (int64_t i = 0; node != nullptr && !needed.contains(*node) && i < graph.size(); ++i) {
+    if (const Node* state = StateOf(*node)) {
+      node = state;
+    } else if (const Node* next = graph.Find(node->colocated_with())) {
+      node = next;
+    } else {
+      std::erase_if(spec.attrs, [](const Attr& attr) { return attr.first == "_colocate"; });
+      if (!node->device().empty()) spec.device = node->device();
+      return;
+    }
+  }
+  if (node != nullptr) SetAttr(spec.attrs, "_colocate", node->name());
+}
+
 absl::Status RequireOwn(const Graph& graph, const Node* node, const char* what) {
   if (node == nullptr) return InvalidArgument("a {} is empty", what);
   if (&node->graph() != &graph) {
@@ -102,6 +124,11 @@ absl::StatusOr<Program> Extract(const Graph& graph, const StepRequest& request) 
     spec.attrs = {{"dtype", feed.type.dtype}, {"shape", feed.type.shape}};
     spec.device = feed.output.node->device();
     spec.where = feed.output.node->where();
+    spec.placed_at = feed.output.node->spec().placed_at;
+    if (const auto beside = feed.output.node->colocated_with(); !beside.empty()) {
+      SetAttr(spec.attrs, "_colocate", std::string(beside));
+      KeepWish(graph, needed, spec);
+    }
     TUTTI_ASSIGN_OR_RETURN(Node * placeholder, AddNode(copy.to(), std::move(spec)));
     copy.Map(feed.output, placeholder->output());
     if (!needed.contains(*feed.output.node)) copy.MapControl(*feed.output.node, {placeholder});
@@ -113,6 +140,7 @@ absl::StatusOr<Program> Extract(const Graph& graph, const StepRequest& request) 
                              NameOf(node->type(0).dtype), node->type(0).shape.ToString());
     }
     TUTTI_ASSIGN_OR_RETURN(NodeSpec spec, copy.SpecOf(*node));
+    KeepWish(graph, needed, spec);
     TUTTI_ASSIGN_OR_RETURN(Node * added, AddNode(copy.to(), std::move(spec)));
     for (int i = 0; i < node->num_outputs(); ++i) {
       if (!fed.contains(node->output(i))) copy.Map(node->output(i), added->output(i));

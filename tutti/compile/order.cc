@@ -55,7 +55,9 @@ class Sorter {
         before_[id].push_back(uint32_t(control->id()));
       }
       for (int i = 0; i < at.num_inputs(); ++i) {
-        if (at.def().IsVariableInput(i)) {
+        if (at.def().IsVariableInput(i) && at.def().reads_references) {
+          accesses[at.input(i)].push_back(id);
+        } else if (at.def().IsVariableInput(i)) {
           updates_[id] = true;
           // What came before this update is behind it for whoever comes after.
           Ids& earlier = accesses[at.input(i)];

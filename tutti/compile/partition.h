@@ -21,7 +21,14 @@ struct Partition {
 };
 
 // Cuts a placed program into one part per device that has nodes, in the order of `devices`. A value
-// that several nodes of a device need crosses once; a control edge crosses as an empty message.
+// that several nodes of a device need crosses once, by one Send and one Recv; a control edge
+// crosses as an empty message, once per node and device.
+//
+// Send and Recv of a value meet under a key that says where it comes from and where it goes:
+//   SOURCE;DESTINATION;NAME    /job:ps/task:0/cpu:0;/job:worker/task:1/cpu:0;w
+// with the full names of both devices. NAME is that of the output ("w", "split:1"), or of the node
+// with ":done" behind for a control edge. No name has a semicolon. Inside of loops the number of
+// each iteration follows, the outermost first: ";3;0".
 absl::StatusOr<std::vector<Partition>> CutByDevice(const Program& program,
                                                    std::span<const DeviceInfo> devices);
 

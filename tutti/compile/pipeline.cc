@@ -18,11 +18,13 @@ absl::StatusOr<Program> RunPasses(Program program, std::span<const Pass> passes,
 
 }  // namespace
 
-absl::StatusOr<std::vector<Partition>> CompileWhole(const Program& program,
-                                                    std::span<const DeviceInfo> devices,
-                                                    Device* folding,
-                                                    const CompileOptions& options) {
-  TUTTI_ASSIGN_OR_RETURN(Program placed, Place(program, devices));
+absl::StatusOr<std::vector<Partition>> CompileWhole(
+    const Program& program, std::span<const DeviceInfo> devices, Device* folding,
+    const CompileOptions& options,
+    std::function<void(const Node& node, const std::string& why)> fell_back) {
+  TUTTI_ASSIGN_OR_RETURN(
+      Program placed,
+      Place(program, devices, {.soft = options.soft_placement, .fell_back = std::move(fell_back)}));
   if (options.optimize) {
     constexpr Pass kPasses[] = {FoldConstants, Simplify, MergeCommon, Prune};
     TUTTI_ASSIGN_OR_RETURN(placed, RunPasses(std::move(placed), kPasses, {.folding = folding}));
@@ -33,8 +35,9 @@ absl::StatusOr<std::vector<Partition>> CompileWhole(const Program& program,
 absl::StatusOr<Program> OptimizePart(Program program, Device& device,
                                      const CompileOptions& options) {
   if (!options.optimize) return program;
-  constexpr Pass kPasses[] = {FuseMatrix,  FuseDescent, KeepPositions, FuseElementwise,
-                              FuseUpdates, Prune,       ChooseLayouts, PlaceBuckets};
+  constexpr Pass kPasses[] = {GatherInPlace, FuseMatrix,      FuseDescent,
+                              KeepPositions, FuseElementwise, FuseUpdates,
+                              Prune,         ChooseLayouts,   PlaceBuckets};
   return RunPasses(std::move(program), kPasses, {.device = &device});
 }
 

@@ -1,7 +1,12 @@
+// How nodes get their devices. Some follow another node: what works on a state follows that, a
+// colocated node the one it names. Following from node to node leads to one that follows nobody,
+// whose own wish decides. The wish of a node that follows is only checked: where a variable lives
+// must not depend on who else is in the step.
 #include "tutti/compile/place.h"
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -25,24 +30,154 @@ absl::StatusOr<std::vector<Candidate>> Candidates(std::span<const DeviceInfo> de
   return candidates;
 }
 
-// The name of the device that the node asks for.
-absl::StatusOr<std::string> FindDevice(const Node& node, std::span<const Candidate> candidates) {
-  if (node.device().empty()) return candidates.front().name;
-  auto wanted = DeviceName::Parse(node.device());
-  if (!wanted.ok()) return WithPrefix(wanted.status(), node.Describe() + ": ");
-  for (const Candidate& candidate : candidates) {
-    if (wanted->Matches(candidate.parsed)) return candidate.name;
-  }
-  std::string there;
-  for (const Candidate& candidate : candidates) {
-    there += (there.empty() ? "" : ", ") + candidate.name;
-  }
-  return InvalidArgument("{} asks for device \"{}\"; there are: {}", node.Describe(), node.device(),
-                         there);
+// " (model.cc:12)": who set a node's wish; nothing where that is not known.
+std::string SetAt(const Node& node) {
+  const std::source_location& at = node.spec().placed_at;
+  if (at.line() == 0) return "";
+  const std::string_view file = at.file_name();
+  return fmt::format(" ({}:{})", file.substr(file.rfind('/') + 1), at.line());
 }
 
-// The node whose state this one works on: a Variable, or a queue and its like. Null when there is
-// none.
+std::string WishOf(const Node& node) {
+  return fmt::format("asks for device \"{}\"{}", node.device(), SetAt(node));
+}
+
+class Placer {
+ public:
+  Placer(const Graph& graph, std::vector<Candidate> candidates, const PlaceOptions& options)
+      : graph_(graph),
+        candidates_(std::move(candidates)),
+        options_(options),
+        device_(size_t(graph.size()), kNone) {}
+
+  // The device of every node, by id.
+  absl::Status Run() {
+    for (const auto& node : graph_.nodes()) TUTTI_RETURN_IF_ERROR(Settle(*node));
+    for (const auto& node : graph_.nodes()) TUTTI_RETURN_IF_ERROR(Check(*node));
+    return absl::OkStatus();
+  }
+  const std::string& DeviceOf(const Node& node) const {
+    return candidates_[size_t(device_[size_t(node.id())])].name;
+  }
+
+ private:
+  static constexpr int kNone = -1, kOnTheWay = -2;
+
+  // The node that this one follows; null: none.
+  absl::StatusOr<const Node*> Followed(const Node& node) const {
+    if (const Node* state = StateOf(node)) return state;
+    return Neighbour(node);
+  }
+
+  absl::StatusOr<const Node*> Neighbour(const Node& node) const {
+    const std::string_view name = node.colocated_with();
+    if (name.empty()) return static_cast<const Node*>(nullptr);
+    const Node* const neighbour = graph_.Find(name);
+    if (neighbour != nullptr) return neighbour;
+    return InvalidArgument("{} is to lie beside \"{}\"{}, but the graph has no such node",
+                           node.Describe(), name, SetAt(node));
+  }
+
+  // Follows from node to node, without recursion, to one whose device is known or that follows
+  // nobody.
+  absl::Status Settle(const Node& node) {
+    path_.clear();
+    int device = kNone;
+    for (const Node* at = &node; device < 0;) {
+      int& mark = device_[size_t(at->id())];
+      if (mark == kOnTheWay) return Circle(path_, *at);
+      device = mark;
+      if (device >= 0) break;
+      mark = kOnTheWay;
+      path_.push_back(at);
+      TUTTI_ASSIGN_OR_RETURN(const Node* next, Followed(*at));
+      if (next == nullptr) {
+        TUTTI_ASSIGN_OR_RETURN(device, FindDevice(*at));
+      } else {
+        at = next;
+      }
+    }
+    for (const Node* member : path_) device_[size_t(member->id())] = device;
+    return absl::OkStatus();
+  }
+
+  static absl::Status Circle(std::span<const Node* const> path, const Node& closing) {
+    std::string names;
+    bool inside = false;
+    for (const Node* node : path) {
+      inside = inside || node == &closing;
+      if (inside) names += fmt::format("{}{} beside ", node->Describe(), SetAt(*node));
+    }
+    return InvalidArgument("nodes are to lie beside each other in a circle: {}\"{}\"", names,
+                           closing.name());
+  }
+
+  // The device that a node which follows nobody asks for.
+  absl::StatusOr<int> FindDevice(const Node& node) {
+    if (node.device().empty()) return 0;
+    TUTTI_ASSIGN_OR_RETURN(const DeviceName wanted, Parsed(node));
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (wanted.Matches(candidates_[i].parsed)) return int(i);
+    }
+    std::string there;
+    for (const Candidate& candidate : candidates_) {
+      there += (there.empty() ? "" : ", ") + candidate.name;
+    }
+    TUTTI_RETURN_IF_ERROR(
+        Refuse(node, fmt::format("{} {}; there are: {}", node.Describe(), WishOf(node), there),
+               candidates_.front()));
+    return 0;
+  }
+
+  // Does what the node itself asks for agree with where it follows others to?
+  absl::Status Check(const Node& node) {
+    const Candidate& home = candidates_[size_t(device_[size_t(node.id())])];
+    const Node* const state = StateOf(node);
+    TUTTI_ASSIGN_OR_RETURN(const Node* neighbour, Neighbour(node));
+    if (state != nullptr && neighbour != nullptr && DeviceOf(*neighbour) != home.name) {
+      TUTTI_RETURN_IF_ERROR(Refuse(
+          node,
+          fmt::format("{} is to lie beside {}{}, which is on {}, but {} lives on {}, where it must "
+                      "run",
+                      node.Describe(), neighbour->Describe(), SetAt(node), DeviceOf(*neighbour),
+                      state->Describe(), home.name),
+          home));
+    }
+    if (node.device().empty() || (state == nullptr && neighbour == nullptr)) {
+      return absl::OkStatus();
+    }
+    TUTTI_ASSIGN_OR_RETURN(const DeviceName wanted, Parsed(node));
+    if (wanted.Matches(home.parsed)) return absl::OkStatus();
+    const std::string why = state != nullptr ? fmt::format("{} lives on {}, where it must run",
+                                                           state->Describe(), home.name)
+                                             : fmt::format("it is to lie beside {}, which is on {}",
+                                                           neighbour->Describe(), home.name);
+    return Refuse(node, fmt::format("{} {}, but {}", node.Describe(), WishOf(node), why), home);
+  }
+
+  static absl::StatusOr<DeviceName> Parsed(const Node& node) {
+    auto wanted = DeviceName::Parse(node.device());
+    if (wanted.ok()) return wanted;
+    return WithPrefix(wanted.status(), fmt::format("{}{}: ", node.Describe(), SetAt(node)));
+  }
+
+  absl::Status Refuse(const Node& node, const std::string& why, const Candidate& instead) const {
+    if (!options_.soft) return InvalidArgument("{}", why);
+    if (options_.fell_back) {
+      options_.fell_back(node, fmt::format("{}; it goes to {}", why, instead.name));
+    }
+    return absl::OkStatus();
+  }
+
+  const Graph& graph_;
+  const std::vector<Candidate> candidates_;
+  const PlaceOptions& options_;
+  std::vector<int> device_;  // by id: which candidate
+  std::vector<const Node*> path_;
+};
+
+}  // namespace
+
 const Node* StateOf(const Node& node) {
   for (int i = 0; i < node.num_inputs(); ++i) {
     if (node.def().IsVariableInput(i)) return node.input(i).node;
@@ -50,28 +185,16 @@ const Node* StateOf(const Node& node) {
   return nullptr;
 }
 
-}  // namespace
-
-absl::StatusOr<Program> Place(const Program& program, std::span<const DeviceInfo> devices) {
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<Candidate> candidates, Candidates(devices));
+absl::StatusOr<Program> Place(const Program& program, std::span<const DeviceInfo> devices,
+                              const PlaceOptions& options) {
+  TUTTI_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(devices));
+  Placer placer(*program.graph, std::move(candidates), options);
+  TUTTI_RETURN_IF_ERROR(placer.Run());
   ProgramCopy copy(program);
   for (const auto& node : program.graph->nodes()) {
-    TUTTI_ASSIGN_OR_RETURN(std::string device, FindDevice(*node, candidates));
     TUTTI_ASSIGN_OR_RETURN(NodeSpec spec, copy.SpecOf(*node));
-    if (const Node* state = StateOf(*node)) {
-      const std::string& home = copy.Mapped(state->output()).node->device();
-      if (!node->device().empty() && home != device) {
-        auto wanted = DeviceName::Parse(node->device());
-        auto lives = DeviceName::Parse(home);
-        if (wanted.ok() && lives.ok() && !wanted->Matches(*lives)) {
-          return InvalidArgument("{} asks for device \"{}\", but {} lives on {}, where it must run",
-                                 node->Describe(), node->device(), state->Describe(), home);
-        }
-      }
-      spec.device = home;
-    } else {
-      spec.device = std::move(device);
-    }
+    spec.device = placer.DeviceOf(*node);
+    std::erase_if(spec.attrs, [](const Attr& attr) { return attr.first == "_colocate"; });
     TUTTI_RETURN_IF_ERROR(copy.AddAs(*node, std::move(spec)).status());
   }
   return copy.Finish();

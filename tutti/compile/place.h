@@ -1,6 +1,8 @@
 #pragma once
 
+#include <functional>
 #include <span>
+#include <string>
 
 #include "tutti/base/status.h"
 #include "tutti/compile/program.h"
@@ -8,11 +10,26 @@
 
 namespace tutti {
 
-// Gives every node of the program a device: its `device` becomes a full name. A node that asks for
-// a device (or for a part of its name) gets the first that matches; what updates or inspects a
-// variable or queue goes to where that lives; everything else goes to the first device.
-// INVALID_ARGUMENT, naming the node, what it asked for and what there is, when nothing matches or
-// two wishes contradict each other. REQUIRES: there is a device, and every name is complete.
-absl::StatusOr<Program> Place(const Program& program, std::span<const DeviceInfo> devices);
+struct PlaceOptions {
+  // A node whose wish cannot be met goes to the first device, or to where its state or the node
+  // beside which it wants to lie is; `fell_back` learns the node and why.
+  bool soft = false;
+  std::function<void(const Node& node, const std::string& why)> fell_back = nullptr;
+};
+
+// The node whose state this one works on, where it must run: a Variable, or a queue and its like.
+// Null when there is none.
+const Node* StateOf(const Node& node);
+
+// Gives every node of the program a device: its `device` becomes a full name. What updates or
+// inspects a variable or queue goes to where that lives; a node that wants to lie beside another
+// ("_colocate") goes to its device; a node that asks for a device (or for a part of its name) gets
+// the first that matches; everything else goes to the first device.
+//
+// INVALID_ARGUMENT when no device has the name, two wishes contradict each other, or nodes want to
+// lie beside each other in a circle. It names the node, its wish, the source line that set it, and
+// what there is. REQUIRES: there is a device, and every name is complete.
+absl::StatusOr<Program> Place(const Program& program, std::span<const DeviceInfo> devices,
+                              const PlaceOptions& options = {});
 
 }  // namespace tutti

@@ -270,6 +270,10 @@ class Planner {
       const Node& node = *plan_->nodes[i].node;
       for (int k = 0; k < node.num_inputs(); ++k) {
         Output input = node.input(k);
+        if (node.def().IsVariableInput(k) && node.def().reads_references) {
+          readers[input].push_back(i);
+          continue;
+        }
         if (node.def().IsVariableInput(k)) {
           for (const uint32_t reader : readers[input]) draft_.AddEdge(reader, i);
           if (const auto it = last_update.find(input); it != last_update.end())

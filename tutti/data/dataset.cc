@@ -50,13 +50,16 @@ struct Dataset::Recipe {
 // Worker w of n has the samples [w * size / n, (w + 1) * size / n) of a batch of `size`.
 class SliceReader final : public DatasetReader {
  public:
-  SliceReader(std::shared_ptr<const Dataset::Recipe> recipe, int64_t step)
-      : recipe_(std::move(recipe)), begin_(BeginOf(step)) {
+  SliceReader(std::shared_ptr<const Dataset::Recipe> recipe, int64_t begin)
+      : recipe_(std::move(recipe)),
+        begin_(std::min(begin, recipe_->end())),
+        past_batch_(begin_ % recipe_->batch) {
     CheckMemory();
   }
 
-  bool Seek(int64_t step) override {
-    begin_ = BeginOf(step);
+  bool SeekTo(int64_t position) override {
+    begin_ = std::min(position, recipe_->end());
+    past_batch_ = begin_ % recipe_->batch;
     return true;
   }
 
@@ -67,7 +70,7 @@ class SliceReader final : public DatasetReader {
     const int64_t first = begin_ + size * recipe.shard / recipe.shards;
     const int64_t last = begin_ + size * (recipe.shard + 1) / recipe.shards;
     begin_ += size;
-    batch->position = first;
+    batch->position = first - past_batch_;
     batch->count = last - first;
     batch->columns = Gather(first, last - first);
     for (const auto& map : recipe.maps) {
@@ -78,10 +81,6 @@ class SliceReader final : public DatasetReader {
   }
 
  private:
-  int64_t BeginOf(int64_t step) const {
-    return step > recipe_->end() / recipe_->batch ? recipe_->end() : step * recipe_->batch;
-  }
-
   // A batch that cannot fit is refused before any of it is made.
   void CheckMemory() const {
     const int64_t size = std::min(recipe_->batch, recipe_->end());
@@ -163,7 +162,8 @@ class SliceReader final : public DatasetReader {
   }
 
   const std::shared_ptr<const Dataset::Recipe> recipe_;
-  int64_t begin_;  // position of the next global batch
+  int64_t begin_;             // position of the next global batch
+  int64_t past_batch_;  // how far it began behind a whole number of batches
   int64_t epoch_ = -1;
   std::vector<int64_t> order_;
   std::vector<int64_t> rows_;
@@ -257,7 +257,15 @@ const Columns& Dataset::columns() const { return recipe_->columns; }
 
 std::unique_ptr<DatasetReader> Dataset::Read(int64_t step) const {
   if (step < 0) ThrowInvalidArgument(fmt::format("Dataset: step {} is negative", step));
-  auto reader = std::make_unique<SliceReader>(recipe_, step);
+  const auto position = CheckedMul(step, recipe_->batch);
+  return ReadFrom(position.value_or(recipe_->end()));
+}
+
+std::unique_ptr<DatasetReader> Dataset::ReadFrom(int64_t position) const {
+  if (position < 0) {
+    ThrowInvalidArgument(fmt::format("Dataset: position {} is negative", position));
+  }
+  auto reader = std::make_unique<SliceReader>(recipe_, position);
   // Where there is one core, nothing can be copied beside what computes; only a map function may
   // wait for something.
   const bool useless = recipe_->maps.empty() && UsableCores() == 1;

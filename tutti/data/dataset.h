@@ -17,8 +17,10 @@ using Columns = std::map<std::string, Tensor>;
 // What one worker gets of one step.
 struct Minibatch {
   Columns columns;
-  int64_t count = 0;     // samples in it; 0 for a worker whose slice is empty
-  int64_t position = 0;  // of its first sample
+  int64_t count = 0;  // samples in it; 0 for a worker whose slice is empty
+  // Of its first sample. Where reading began in the middle of a batch (ReadFrom), it is counted
+  // from the batch before, so that position % batch_size is always the place in its own batch.
+  int64_t position = 0;
 };
 
 // Reads a Dataset from a position on. Not thread-safe.
@@ -29,8 +31,8 @@ class DatasetReader {
   // Its columns may be views of the dataset's: they are to be read.
   // Throws Error when a map function does, or changes the number of samples.
   virtual bool Next(Minibatch* batch) = 0;
-  // Goes on with the global batch `step`. False: it cannot, make another reader.
-  virtual bool Seek(int64_t /*step*/) { return false; }
+  // Goes on with the global batch that begins at `position`. False: it cannot, make another reader.
+  virtual bool SeekTo(int64_t /*position*/) { return false; }
 };
 
 // A recipe for a stream of batches. Every function gives another Dataset and leaves this one as it
@@ -75,6 +77,9 @@ class Dataset {
 
   // A reader that begins at the global batch `step`.
   std::unique_ptr<DatasetReader> Read(int64_t step = 0) const;
+  // One whose first global batch begins at the sample `position`, in the middle of a batch of Read
+  // perhaps: what went before was taken in batches of another size.
+  std::unique_ptr<DatasetReader> ReadFrom(int64_t position) const;
 
  private:
   struct Recipe;

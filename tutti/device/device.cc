@@ -45,8 +45,7 @@ absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
   DeviceName name;
   std::string_view rest = text;
   while (!rest.empty()) {
-    if (rest.front() != '/') break;
-    rest.remove_prefix(1);
+    if (rest.front() == '/') rest.remove_prefix(1);
     const std::string_view part = rest.substr(0, rest.find('/'));
     rest.remove_prefix(part.size());
     const size_t colon = part.find(':');
@@ -57,19 +56,21 @@ absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
     }
     const std::string_view key = part.substr(0, colon);
     const std::string_view value = part.substr(colon + 1);
+    const bool any = value == "*";
     if (key == "job") {
+      if (any) continue;
       if (!IsJobName(value)) {
         return InvalidArgument(
-            "device \"{}\": job \"{}\" should be a name of letters, digits, '_' and '-'", text,
-            value);
+            "device \"{}\": job \"{}\" should be a name of letters, digits, '_' and '-', or *",
+            text, value);
       }
       name.job = value;
       continue;
     }
     const auto number = ParseNumber(value);
-    if (!number || key.empty()) {
-      return InvalidArgument("device \"{}\": \"{}\" should be a name, a colon and a number", text,
-                             part);
+    if ((!number && !any) || key.empty()) {
+      return InvalidArgument("device \"{}\": \"{}\" should be a name, a colon and a number or *",
+                             text, part);
     }
     if (key == "task") {
       name.task = number;
@@ -78,10 +79,6 @@ absl::StatusOr<DeviceName> DeviceName::Parse(std::string_view text) {
       name.index = number;
     }
   }
-  if (!rest.empty()) {
-    return InvalidArgument("device \"{}\" should start with /, as in /job:worker/task:1/cpu:0",
-                           text);
-  }
   return name;
 }
 
@@ -89,7 +86,7 @@ std::string DeviceName::ToString() const {
   std::string text;
   if (job) text += fmt::format("/job:{}", *job);
   if (task) text += fmt::format("/task:{}", *task);
-  if (type) text += fmt::format("/{}:{}", *type, index.value_or(0));
+  if (type) text += fmt::format("/{}:{}", *type, index ? std::to_string(*index) : "*");
   return text;
 }
 
@@ -113,6 +110,16 @@ DeviceInfo Device::info() const {
           .cores = team_.cores(),
           .memory_bytes = pages > 0 ? pages * sysconf(_SC_PAGESIZE) : 0,
           .incarnation = incarnation_};
+}
+
+DeviceStats Device::stats() const {
+  const MemoryPool::Usage pool = pool_.usage();
+  DeviceStats stats{.device = name_,
+                    .cloned_bytes = variables_.cloned_bytes(),
+                    .pool_bytes = pool.in_use,
+                    .pool_peak_bytes = pool.peak};
+  for (const auto& variable : variables_.List()) stats.variable_bytes += variable->bytes();
+  return stats;
 }
 
 Allocator* Device::allocator(std::string_view kind) {

@@ -9,6 +9,7 @@
 #include "tutti/base/status.h"
 #include "tutti/base/team.h"
 #include "tutti/device/device_info.h"
+#include "tutti/device/device_stats.h"
 #include "tutti/device/pool.h"
 #include "tutti/device/resource_store.h"
 #include "tutti/device/variable_store.h"
@@ -19,7 +20,8 @@ namespace tutti {
 // Is `name` one that a job may have: letters, digits, '_' and '-', at least one of them?
 bool IsJobName(std::string_view name);
 
-// The name of a device, "/job:worker/task:1/cpu:0". A requested name may leave parts out.
+// The name of a device, "/job:worker/task:1/cpu:0". A requested name may leave parts out, and have
+// a * for a job, task or number; a device alone needs no slash: "cpu:1".
 struct DeviceName {
   std::optional<std::string> job;
   std::optional<int> task;
@@ -57,6 +59,7 @@ class Device {
     return *parsed_.type;  // NOLINT(bugprone-unchecked-optional-access)
   }
   DeviceInfo info() const;
+  DeviceStats stats() const;
   const Team& team() const { return team_; }
   MemoryPool& pool() { return pool_; }
   VariableStore& variables() { return variables_; }

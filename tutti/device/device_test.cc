@@ -14,9 +14,21 @@ TEST(DeviceName, ParsesWholeAndPartialNames) {
   EXPECT_TRUE(DeviceName::Parse("/cpu:0")->Matches(*full));
   EXPECT_TRUE(DeviceName::Parse("")->Matches(*full));
   EXPECT_FALSE(DeviceName::Parse("/task:2")->Matches(*full));
-  EXPECT_EQ(MessageOf(DeviceName::Parse("cpu:0").status()),
-            "device \"cpu:0\" should start with /, as in /job:worker/task:1/cpu:0");
-  EXPECT_FALSE(DeviceName::Parse("/task:x").ok());
+  EXPECT_TRUE(DeviceName::Parse("cpu:0")->Matches(*full));
+  EXPECT_FALSE(DeviceName::Parse("cpu:1")->Matches(*full));
+  EXPECT_EQ(MessageOf(DeviceName::Parse("/task:x").status()),
+            "device \"/task:x\": \"task:x\" should be a name, a colon and a number or *");
+  EXPECT_FALSE(DeviceName::Parse("/cpu:0//task:1").ok());
+}
+
+TEST(DeviceName, AStarStandsForAnything) {
+  const auto full = DeviceName::Parse("/job:worker/task:1/cpu:3");
+  for (const char* text : {"/job:worker/task:*/cpu:3", "/job:*/task:1/cpu:*", "cpu:*", "/task:*"}) {
+    EXPECT_TRUE(DeviceName::Parse(text)->Matches(*full)) << text;
+  }
+  EXPECT_FALSE(DeviceName::Parse("/job:ps/task:*/cpu:*")->Matches(*full));
+  EXPECT_FALSE(DeviceName::Parse("gpu:*")->Matches(*full));
+  EXPECT_EQ(DeviceName::Parse("/job:*/cpu:*")->ToString(), "/cpu:*");
 }
 
 TEST(MemoryPool, ReusesBlocksAndOutlivesItsTensors) {

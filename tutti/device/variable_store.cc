@@ -9,6 +9,11 @@ bool VariableState::initialized() const {
   return value_.valid();
 }
 
+int64_t VariableState::bytes() const {
+  std::lock_guard lock(mutex_);
+  return value_.valid() ? int64_t(value_.bytes()) : 0;
+}
+
 absl::StatusOr<Tensor> VariableState::Read() const {
   std::lock_guard lock(mutex_);
   if (!value_.valid()) {
@@ -31,6 +36,9 @@ absl::Status VariableState::MakeWritable() {
   if (value_.buffer()->references() > 1) {
     try {
       value_ = value_.Clone();
+      if (cloned_bytes_ != nullptr) {
+        cloned_bytes_->fetch_add(int64_t(value_.bytes()), std::memory_order_relaxed);
+      }
     } catch (const Error& error) {
       return ResourceExhausted("variable \"{}\": {}", name_, error.what());
     }
@@ -58,7 +66,7 @@ absl::StatusOr<std::shared_ptr<VariableState>> VariableStore::FindOrCreate(
   {
     std::lock_guard lock(mutex_);
     auto& entry = states_[{container, name}];
-    if (entry == nullptr) entry = std::make_shared<VariableState>(name, declared);
+    if (entry == nullptr) entry = std::make_shared<VariableState>(name, declared, cloned_bytes_);
     state = entry;
   }
   TUTTI_RETURN_IF_ERROR(state->CheckDeclaration(declared));

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,8 +20,12 @@ namespace tutti {
 // changes. Thread-safe.
 class VariableState {
  public:
-  VariableState(std::string name, ValueType declared)
-      : name_(std::move(name)), declared_(std::move(declared)) {}
+  // `cloned_bytes` counts the copies that updates had to make.
+  VariableState(std::string name, ValueType declared,
+                std::shared_ptr<std::atomic<int64_t>> cloned_bytes = nullptr)
+      : name_(std::move(name)),
+        declared_(std::move(declared)),
+        cloned_bytes_(std::move(cloned_bytes)) {}
   const std::string& name() const { return name_; }
 
   // FAILED_PRECONDITION, naming both types, unless a graph may declare the variable as `type`:
@@ -27,6 +33,7 @@ class VariableState {
   absl::Status CheckDeclaration(const ValueType& type) const;
 
   bool initialized() const;
+  int64_t bytes() const;  // of the value; 0 without one
 
   // The current value; FAILED_PRECONDITION, saying what to do, when there is none.
   absl::StatusOr<Tensor> Read() const;
@@ -52,7 +59,8 @@ class VariableState {
 
  private:
   const std::string name_;
-  const ValueType declared_;  // by the first graph that named it
+  const ValueType declared_;                                  // by the first graph that named it
+  const std::shared_ptr<std::atomic<int64_t>> cloned_bytes_;  // may be null
   mutable std::mutex mutex_;
   Tensor value_;
 };
@@ -73,7 +81,12 @@ class VariableStore {
   // see it.
   void Clear(const std::string& container);
 
+  // How much updates have copied so far because somebody held the value.
+  int64_t cloned_bytes() const { return cloned_bytes_->load(std::memory_order_relaxed); }
+
  private:
+  const std::shared_ptr<std::atomic<int64_t>> cloned_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<VariableState>> states_;
 };

@@ -184,7 +184,17 @@ class GraphBuilder {
       if (spec.control_inputs.size() == 1 || seen.insert(node).second) kept.push_back(node);
     }
     spec.control_inputs = std::move(kept);
-    if (spec.device.empty()) spec.device = graph_.device_scope_;
+    const Graph::Wish& wish = graph_.device_scope_;
+    if (spec.device.empty() && !wish.device.empty()) {
+      spec.device = wish.device;
+      spec.placed_at = wish.at;
+    }
+    // The nodes of a body lie where the If or While does.
+    if (!wish.colocate.empty() && graph_.parent() == nullptr &&
+        FindAttr(spec.attrs, "_colocate") == nullptr) {
+      SetAttr(spec.attrs, "_colocate", wish.colocate);
+      if (spec.placed_at.line() == 0) spec.placed_at = wish.at;
+    }
     std::sort(spec.attrs.begin(), spec.attrs.end(),
               [](const Attr& a, const Attr& b) { return a.first < b.first; });
     TUTTI_RETURN_IF_ERROR(CheckInputs(def, spec));

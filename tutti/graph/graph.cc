@@ -82,17 +82,43 @@ std::string Graph::UniqueName(std::string_view base) {
   }
 }
 
+std::string_view Node::colocated_with() const {
+  const AttrValue* value = FindAttr("_colocate");
+  const auto* name = value == nullptr ? nullptr : std::get_if<std::string>(value);
+  return name == nullptr ? std::string_view() : *name;
+}
+
+namespace {
+
+Graph& GraphOf(Output output) {
+  if (!output) ThrowInvalidArgument("ColocateWith: the output is empty (default-constructed)");
+  return output.graph();
+}
+
+}  // namespace
+
 NameScope::NameScope(Graph& graph, std::string_view name)
     : graph_(graph), previous_(graph.name_scope_) {
   graph_.name_scope_ = name == "/" ? "" : graph_.UniqueName(name) + "/";
 }
 NameScope::~NameScope() { graph_.name_scope_ = previous_; }
 
-DeviceScope::DeviceScope(Graph& graph, std::string_view device)
+DeviceScope::DeviceScope(Graph& graph, std::string_view device, std::source_location where)
     : graph_(graph), previous_(graph.device_scope_) {
-  graph_.device_scope_ = device;
+  graph_.device_scope_.device = device;
+  graph_.device_scope_.at = where;
 }
-DeviceScope::~DeviceScope() { graph_.device_scope_ = previous_; }
+DeviceScope::DeviceScope(Graph& graph, const Node& like)
+    : graph_(graph), previous_(graph.device_scope_) {
+  graph_.device_scope_ = {like.device(), std::string(like.colocated_with()), like.spec().placed_at};
+}
+DeviceScope::~DeviceScope() { graph_.device_scope_ = std::move(previous_); }
+
+ColocateWith::ColocateWith(Output output, std::source_location where)
+    : graph_(GraphOf(output)), previous_(graph_.device_scope_) {
+  graph_.device_scope_ = {.device = "", .colocate = output.node->name(), .at = where};
+}
+ColocateWith::~ColocateWith() { graph_.device_scope_ = std::move(previous_); }
 
 ControlScope::ControlScope(Graph& graph, std::vector<const Node*> nodes)
     : graph_(graph), previous_size_(graph.control_scope_.size()) {

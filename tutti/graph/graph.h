@@ -46,7 +46,7 @@ struct ValueType {
 };
 
 // What a node is made from. Empty `name`: made from the op's name. `device` may be partial
-// ("/cpu:1").
+// ("/cpu:1"). A wish to lie beside another node is the attribute "_colocate", that node's name.
 struct NodeSpec {
   std::string op = {};
   std::string name = {};
@@ -55,6 +55,7 @@ struct NodeSpec {
   AttrList attrs = {};
   std::string device = {};
   std::source_location where = {};
+  std::source_location placed_at = {};  // where `device` or "_colocate" was asked for, if known
 };
 
 // A vertex of the graph: an op applied to inputs. Immutable; owned by its Graph, whose lifetime it
@@ -74,6 +75,8 @@ class Node {
     return spec_.control_inputs;
   }                                                           // these run before
   const std::string& device() const { return spec_.device; }  // as requested
+  // The name of the node beside which it wants to lie; empty: none.
+  std::string_view colocated_with() const;
 
   int num_outputs() const { return int(outputs_.size()); }
   const ValueType& type(int i) const { return outputs_[i]; }
@@ -133,7 +136,7 @@ class Graph {
 
   // Set by the Scope classes below.
   const std::string& name_scope() const { return name_scope_; }
-  const std::string& device_scope() const { return device_scope_; }
+  const std::string& device_scope() const { return device_scope_.device; }
   const std::vector<const Node*>& control_scope() const { return control_scope_; }
 
   // A graph inside If or While. Using an Output of `parent` (or its parents) inside it captures
@@ -149,6 +152,7 @@ class Graph {
  private:
   friend class NameScope;
   friend class DeviceScope;
+  friend class ColocateWith;
   friend class ControlScope;
   friend class GraphBuilder;
 
@@ -158,7 +162,12 @@ class Graph {
   std::unordered_map<std::string, int64_t> name_counts_;
   std::vector<Capture> captures_;
   std::string name_scope_;
-  std::string device_scope_;
+  struct Wish {  // of nodes to come: where they want to lie
+    std::string device = {};
+    std::string colocate = {};  // beside the node of that name
+    std::source_location at = {};
+  };
+  Wish device_scope_;
   std::vector<const Node*> control_scope_;
 };
 
@@ -184,18 +193,41 @@ class NameScope {
   std::string previous_;
 };
 
-// While it lives, new nodes ask for `device` ("/job:worker/task:1/cpu:0", or a part of it such as
-// "/cpu:1").
+// While it lives, new nodes ask for `device`: "/job:worker/task:1/cpu:0", or a part of such a name
+// ("/job:ps", "/task:1", "cpu:1"); a * stands for any job, task or number. Of several devices that
+// have the name the first is taken, those of the session's own task before others. The innermost
+// scope counts.
 class DeviceScope {
  public:
-  DeviceScope(Graph& graph, std::string_view device);
+  DeviceScope(Graph& graph, std::string_view device,
+              std::source_location where = std::source_location::current());
+  // They ask for what `like` asks for: a device, or to lie beside another node.
+  DeviceScope(Graph& graph, const Node& like);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
   DeviceScope& operator=(const DeviceScope&) = delete;
 
  private:
   Graph& graph_;
-  std::string previous_;
+  Graph::Wish previous_;
+};
+
+// While it lives, new nodes go to the device of the node that `output` belongs to, whatever device
+// scopes around it say. A device scope inside of it must agree.
+//
+//   ColocateWith beside(w);
+//   Output norm = ReduceSum(Square(w));
+class ColocateWith {
+ public:
+  explicit ColocateWith(Output output,
+                        std::source_location where = std::source_location::current());
+  ~ColocateWith();
+  ColocateWith(const ColocateWith&) = delete;
+  ColocateWith& operator=(const ColocateWith&) = delete;
+
+ private:
+  Graph& graph_;
+  Graph::Wish previous_;
 };
 
 // While it lives, new nodes run after `nodes`.

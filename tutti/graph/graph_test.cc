@@ -7,18 +7,12 @@
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/matmul.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti {
 namespace {
 
-std::string MessageFrom(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using ::tutti::testing::ErrorOf;
 
 TEST(Graph, InfersTypesAndShapes) {
   Graph graph;
@@ -36,7 +30,7 @@ TEST(Graph, ErrorsNameBothNodesAndTheSourceLine) {
   const Output a = Placeholder(graph, kFloat32, {128, 784}, "a");
   const Output b = Placeholder(graph, kFloat32, {100, 10}, "b");
   const int line = __LINE__ + 1;
-  const std::string message = MessageFrom([&] { MatMul(a, b, {}, "dense_1/matmul"); });
+  const std::string message = ErrorOf([&] { MatMul(a, b, {}, "dense_1/matmul"); });
   EXPECT_EQ(message, "MatMul \"dense_1/matmul\" (graph_test.cc:" + std::to_string(line) +
                          "): inner dimensions differ: a is [128, 784], b is [100, 10]; a's "
                          "dimension 1 must equal b's "
@@ -58,20 +52,20 @@ TEST(Graph, NamesAreUniqueAndScoped) {
   }
   NameScope again(graph, "layer");
   EXPECT_EQ(NoOp(graph, "a")->name(), "layer_1/a");
-  EXPECT_NE(MessageFrom([&] { NoOp(graph, "a"); }).find("the name is taken by NoOp \"layer_1/a\""),
+  EXPECT_NE(ErrorOf([&] { NoOp(graph, "a"); }).find("the name is taken by NoOp \"layer_1/a\""),
             std::string::npos);
-  EXPECT_NE(MessageFrom([&] { NoOp(graph, "a b"); }).find("is no node name"), std::string::npos);
+  EXPECT_NE(ErrorOf([&] { NoOp(graph, "a b"); }).find("is no node name"), std::string::npos);
 }
 
 TEST(Graph, RefusesUnknownOpsAndAttributes) {
   Graph graph;
-  EXPECT_EQ(MessageFrom([&] { graph.Add({.op = "Frobnicate"}); }).substr(0, 27),
+  EXPECT_EQ(ErrorOf([&] { graph.Add({.op = "Frobnicate"}); }).substr(0, 27),
             "there is no op \"Frobnicate\"");
-  EXPECT_NE(MessageFrom([&] {
+  EXPECT_NE(ErrorOf([&] {
               graph.Add({.op = "NoOp", .attrs = {{"colour", int64_t{1}}}});
             }).find("the op has no attribute \"colour\""),
             std::string::npos);
-  EXPECT_NE(MessageFrom([&] {
+  EXPECT_NE(ErrorOf([&] {
               graph.Add({.op = "Constant"});
             }).find("attribute \"value\" (tensor) is missing"),
             std::string::npos);

@@ -69,6 +69,8 @@ struct OpDef {
   bool transfer = false;
   // Hands its inputs on to somebody who may hold them for longer than the step (Send).
   bool keeps_inputs = false;
+  // Its "&" inputs are read where they lie, and not changed (rows of a table).
+  bool reads_references = false;
   bool internal = false;  // only compiler passes make it; not part of the sweep over public ops
   // Its kernels set their outputs themselves (a variable's value, what came from a queue): no
   // memory is planned for them.

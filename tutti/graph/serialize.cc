@@ -7,6 +7,7 @@
 #include <climits>
 #include <cstring>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "proto/graph.pb.h"
@@ -26,7 +27,10 @@ constexpr int kMostNestedMessages = 4 * (kMostNested + 1) + 4;
 
 // ---------------------------------------------------------------------------------- writing
 
-void Write(const Graph& graph, proto::Graph& to);
+// Where constants go that are not to lie in the graph; null: nowhere.
+using Beside = std::vector<Tensor>*;
+
+void Write(const Graph& graph, int64_t first, Beside beside, proto::Graph& to);
 
 void Write(const Output& output, proto::Output& to) {
   to.set_node(output.node->id());
@@ -38,21 +42,26 @@ void Write(const Shape& shape, proto::Shape& to) {
   for (const int64_t dim : shape.dims()) to.add_dims(dim);
 }
 
-void Write(const Tensor& tensor, proto::Tensor& to) {
+void Write(const Tensor& tensor, Beside beside, proto::Tensor& to) {
   to.set_dtype(int32_t(tensor.dtype()));
   if (!tensor.valid()) return;
   for (const int64_t dim : tensor.shape().dims()) to.add_dims(dim);
+  if (beside != nullptr && tensor.bytes() >= kLargeConstant) {
+    beside->push_back(tensor);
+    to.set_beside(int64_t(beside->size()));
+    return;
+  }
   to.set_data(tensor.raw(), tensor.bytes());
 }
 
-void Write(const std::shared_ptr<const Subgraph>& subgraph, proto::Subgraph& to) {
+void Write(const std::shared_ptr<const Subgraph>& subgraph, Beside beside, proto::Subgraph& to) {
   if (subgraph == nullptr || subgraph->graph == nullptr) return;
-  Write(*subgraph->graph, *to.mutable_graph());
+  Write(*subgraph->graph, 0, beside, *to.mutable_graph());
   for (const Output& arg : subgraph->args) Write(arg, *to.add_args());
   for (const Output& result : subgraph->results) Write(result, *to.add_results());
 }
 
-void Write(const Attr& attr, proto::Attr& to) {
+void Write(const Attr& attr, Beside beside, proto::Attr& to) {
   const AttrValue& value = attr.second;
   to.set_name(attr.first);
   switch (TypeOf(value)) {
@@ -69,7 +78,7 @@ void Write(const Attr& attr, proto::Attr& to) {
     case AttrType::kShape:
       return Write(std::get<Shape>(value), *to.mutable_shape());
     case AttrType::kTensor:
-      return Write(std::get<Tensor>(value), *to.mutable_tensor());
+      return Write(std::get<Tensor>(value), beside, *to.mutable_tensor());
     case AttrType::kInts: {
       const auto& values = std::get<std::vector<int64_t>>(value);
       to.mutable_integers()->mutable_values()->Assign(values.begin(), values.end());
@@ -88,27 +97,30 @@ void Write(const Attr& attr, proto::Attr& to) {
       return;
     }
     case AttrType::kSubgraph:
-      return Write(std::get<std::shared_ptr<const Subgraph>>(value), *to.mutable_subgraph());
+      return Write(std::get<std::shared_ptr<const Subgraph>>(value), beside,
+                   *to.mutable_subgraph());
   }
 }
 
-void Write(const Graph& graph, proto::Graph& to) {
+void Write(const Graph& graph, int64_t first, Beside beside, proto::Graph& to) {
   to.set_format(kFormat);
-  to.mutable_nodes()->Reserve(int(graph.size()));
-  for (const auto& node : graph.nodes()) {
+  to.mutable_nodes()->Reserve(int(graph.size() - first));
+  for (const auto& node : std::span(graph.nodes()).subspan(size_t(first))) {
     proto::Node& made = *to.add_nodes();
     made.set_op(node->op());
     made.set_name(node->name());
     for (const Output& input : node->inputs()) Write(input, *made.add_inputs());
     for (const Node* control : node->control_inputs()) made.add_control_inputs(control->id());
-    for (const Attr& attr : node->attrs()) Write(attr, *made.add_attrs());
+    for (const Attr& attr : node->attrs()) Write(attr, beside, *made.add_attrs());
     made.set_device(node->device());
   }
 }
 
 // ---------------------------------------------------------------------------------- reading
 
-absl::Status Read(const proto::Graph& from, Graph& graph, int depth);
+using Constants = std::span<const Tensor>;  // those that came beside the graph
+
+absl::Status Read(const proto::Graph& from, Constants beside, Graph& graph, int depth);
 
 absl::StatusOr<DType> ReadDType(int32_t number) {
   if (number < 0 || number > int32_t(DType::kBool)) {
@@ -125,7 +137,16 @@ absl::StatusOr<Shape> ReadDims(const Dims& dims) {
   return *shape;
 }
 
-absl::StatusOr<Tensor> ReadTensor(const proto::Tensor& from) {
+absl::Status CheckBools(std::string_view bytes) {
+  for (const char byte : bytes) {
+    if (byte != 0 && byte != 1) {
+      return InvalidArgument("a bool tensor holds the byte {}; expected 0 or 1", uint8_t(byte));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> ReadTensor(const proto::Tensor& from, Constants beside) {
   TUTTI_ASSIGN_OR_RETURN(const DType dtype, ReadDType(from.dtype()));
   if (dtype == DType::kInvalid) {
     if (from.dims_size() == 0 && from.data().empty()) return Tensor();
@@ -136,18 +157,26 @@ absl::StatusOr<Tensor> ReadTensor(const proto::Tensor& from) {
     return InvalidArgument("a tensor has the shape {}, which is not known", shape.ToString());
   }
   const auto bytes = CheckedMul(shape.elements(), int64_t(SizeOf(dtype)));
-  if (!bytes || *bytes != int64_t(from.data().size())) {
+  if (from.beside() < 0 || from.beside() > int64_t(beside.size())) {
+    return InvalidArgument("a tensor is number {} of those beside the graph; there are {}",
+                           from.beside(), beside.size());
+  }
+  const Tensor* const apart = from.beside() > 0 ? &beside[size_t(from.beside() - 1)] : nullptr;
+  const size_t given = apart != nullptr ? apart->bytes() : from.data().size();
+  if (!bytes || *bytes != int64_t(given)) {
     return InvalidArgument("a tensor of {} {} holds {} bytes; expected {}", NameOf(dtype),
-                           shape.ToString(), from.data().size(),
+                           shape.ToString(), given,
                            bytes ? std::to_string(*bytes) : "more than 2^63");
   }
-  if (dtype == kBool) {
-    for (const char byte : from.data()) {
-      if (byte != 0 && byte != 1) {
-        return InvalidArgument("a bool tensor holds the byte {}; expected 0 or 1", uint8_t(byte));
-      }
+  if (apart != nullptr) {
+    if (dtype == kBool) {
+      TUTTI_RETURN_IF_ERROR(CheckBools({static_cast<const char*>(apart->raw()), given}));
     }
+    const auto* const start = static_cast<const std::byte*>(apart->buffer()->data());
+    const auto offset = size_t(static_cast<const std::byte*>(apart->raw()) - start);
+    return Tensor(dtype, shape, apart->buffer(), offset);
   }
+  if (dtype == kBool) TUTTI_RETURN_IF_ERROR(CheckBools(from.data()));
   Tensor tensor(dtype, shape);
   if (*bytes > 0) std::memcpy(tensor.raw(), from.data().data(), size_t(*bytes));
   return tensor;
@@ -167,14 +196,15 @@ absl::StatusOr<Output> ReadOutput(const proto::Output& from, const Graph& graph)
 }
 
 absl::StatusOr<std::shared_ptr<const Subgraph>> ReadSubgraph(const proto::Subgraph& from,
-                                                             Graph& parent, int depth) {
+                                                             Constants beside, Graph& parent,
+                                                             int depth) {
   if (!from.has_graph()) return std::shared_ptr<const Subgraph>();
   if (depth == kMostNested) {
     return InvalidArgument("subgraphs are nested more than {} deep", kMostNested);
   }
   auto subgraph = std::make_shared<Subgraph>();
   subgraph->graph = std::make_unique<Graph>(&parent);
-  TUTTI_RETURN_IF_ERROR(Read(from.graph(), *subgraph->graph, depth + 1));
+  TUTTI_RETURN_IF_ERROR(Read(from.graph(), beside, *subgraph->graph, depth + 1));
   for (const proto::Output& arg : from.args()) {
     TUTTI_ASSIGN_OR_RETURN(const Output output, ReadOutput(arg, *subgraph->graph));
     if (output.node->op() != "Arg") {
@@ -190,7 +220,8 @@ absl::StatusOr<std::shared_ptr<const Subgraph>> ReadSubgraph(const proto::Subgra
   return subgraph;
 }
 
-absl::StatusOr<AttrValue> ReadValue(const proto::Attr& from, Graph& graph, int depth) {
+absl::StatusOr<AttrValue> ReadValue(const proto::Attr& from, Constants beside, Graph& graph,
+                                    int depth) {
   switch (from.value_case()) {
     case proto::Attr::kBoolean:
       return AttrValue(from.boolean());
@@ -210,7 +241,7 @@ absl::StatusOr<AttrValue> ReadValue(const proto::Attr& from, Graph& graph, int d
       return AttrValue(shape);
     }
     case proto::Attr::kTensor: {
-      TUTTI_ASSIGN_OR_RETURN(Tensor tensor, ReadTensor(from.tensor()));
+      TUTTI_ASSIGN_OR_RETURN(Tensor tensor, ReadTensor(from.tensor(), beside));
       return AttrValue(std::move(tensor));
     }
     case proto::Attr::kIntegers:
@@ -223,7 +254,7 @@ absl::StatusOr<AttrValue> ReadValue(const proto::Attr& from, Graph& graph, int d
       return AttrValue(
           std::vector<std::string>(from.texts().values().begin(), from.texts().values().end()));
     case proto::Attr::kSubgraph: {
-      TUTTI_ASSIGN_OR_RETURN(auto subgraph, ReadSubgraph(from.subgraph(), graph, depth));
+      TUTTI_ASSIGN_OR_RETURN(auto subgraph, ReadSubgraph(from.subgraph(), beside, graph, depth));
       return AttrValue(std::move(subgraph));
     }
     case proto::Attr::VALUE_NOT_SET:
@@ -232,7 +263,7 @@ absl::StatusOr<AttrValue> ReadValue(const proto::Attr& from, Graph& graph, int d
   return InvalidArgument("it has no value of a known kind");
 }
 
-absl::Status ReadNode(const proto::Node& from, Graph& graph, int depth) {
+absl::Status ReadNode(const proto::Node& from, Constants beside, Graph& graph, int depth) {
   if (from.name().empty()) return InvalidArgument("it has no name");
   NodeSpec spec;
   spec.op = from.op();
@@ -250,7 +281,7 @@ absl::Status ReadNode(const proto::Node& from, Graph& graph, int depth) {
     spec.control_inputs.push_back(graph.nodes()[size_t(control)].get());
   }
   for (const proto::Attr& attr : from.attrs()) {
-    auto value = ReadValue(attr, graph, depth);
+    auto value = ReadValue(attr, beside, graph, depth);
     if (!value.ok()) {
       return WithPrefix(value.status(), fmt::format("attribute \"{}\": ", attr.name()));
     }
@@ -269,7 +300,7 @@ std::string Shown(std::string_view name) {
   return quoted.substr(1, quoted.size() - 2);
 }
 
-absl::Status Read(const proto::Graph& from, Graph& graph, int depth) {
+absl::Status Read(const proto::Graph& from, Constants beside, Graph& graph, int depth) {
   if (from.format() != kFormat) {
     return InvalidArgument(
         "the graph has format {}; this version reads format {}. It is damaged or was written by a "
@@ -278,7 +309,7 @@ absl::Status Read(const proto::Graph& from, Graph& graph, int depth) {
   }
   for (int i = 0; i < from.nodes_size(); ++i) {
     const proto::Node& node = from.nodes(i);
-    const absl::Status status = ReadNode(node, graph, depth);
+    const absl::Status status = ReadNode(node, beside, graph, depth);
     if (!status.ok()) {
       return WithPrefix(
           status, fmt::format("node {} ({} \"{}\"): ", i, Shown(node.op()), Shown(node.name())));
@@ -287,7 +318,7 @@ absl::Status Read(const proto::Graph& from, Graph& graph, int depth) {
   return absl::OkStatus();
 }
 
-absl::Status Parse(std::string_view bytes, Graph& graph) {
+absl::Status Parse(std::string_view bytes, Constants beside, Graph& graph) {
   if (bytes.size() > size_t{INT_MAX}) {
     return InvalidArgument("a serialized graph has at most 2 GB, got {} bytes", bytes.size());
   }
@@ -300,14 +331,13 @@ absl::Status Parse(std::string_view bytes, Graph& graph) {
         "{} bytes are no serialized graph: they are truncated or damaged, or nested too deep",
         bytes.size());
   }
-  return Read(from, graph, 0);
+  return Read(from, beside, graph, 0);
 }
 
-}  // namespace
-
-absl::StatusOr<std::string> SerializeGraph(const Graph& graph) {
+// The bytes of the nodes from `first` on.
+absl::StatusOr<std::string> Serialize(const Graph& graph, int64_t first, Beside beside) {
   proto::Graph to;
-  Write(graph, to);
+  Write(graph, first, beside, to);
   const size_t size = to.ByteSizeLong();
   if (size > size_t{INT_MAX}) {
     return ResourceExhausted(
@@ -320,15 +350,36 @@ absl::StatusOr<std::string> SerializeGraph(const Graph& graph) {
   return bytes;
 }
 
+}  // namespace
+
+absl::StatusOr<std::string> SerializeGraph(const Graph& graph) {
+  return Serialize(graph, 0, nullptr);
+}
+
+absl::StatusOr<std::string> SerializeNodes(const Graph& graph, int64_t first,
+                                           std::vector<Tensor>& beside) {
+  return Serialize(graph, first, &beside);
+}
+
 absl::Status ParseSerializedGraph(std::string_view bytes, Graph* graph) {
-  if (graph->size() != 0 || !graph->name_scope().empty() || !graph->device_scope().empty() ||
+  return ParseSerializedNodes(bytes, {}, 0, graph);
+}
+
+absl::Status ParseSerializedNodes(std::string_view bytes, std::span<const Tensor> beside,
+                                  int64_t first, Graph* graph) {
+  if (graph->size() != first || !graph->name_scope().empty() || !graph->device_scope().empty() ||
       !graph->control_scope().empty()) {
-    return FailedPrecondition(
-        "a serialized graph is read into an empty graph without open scopes; this one has {} nodes",
-        graph->size());
+    if (first == 0) {
+      return FailedPrecondition(
+          "a serialized graph is read into an empty graph without open scopes; this one has {} "
+          "nodes",
+          graph->size());
+    }
+    return FailedPrecondition("nodes from number {} on are to follow a graph that has {} nodes",
+                              first, graph->size());
   }
   try {
-    return Parse(bytes, *graph);
+    return Parse(bytes, beside, *graph);
   } catch (...) {
     return StatusFromCurrentException();  // out of memory
   }

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tutti/base/status.h"
 #include "tutti/graph/graph.h"
@@ -19,5 +22,20 @@ absl::StatusOr<std::string> SerializeGraph(const Graph& graph);
 // graph then holds a part of the nodes. What compiler passes write is accepted, since programs
 // cross the wire in this form; a user's graph goes through ReadGraphBytes (graph/io.h).
 absl::Status ParseSerializedGraph(std::string_view bytes, Graph* graph);
+
+// Of a graph that crosses the wire: the nodes from `first` on, without the bytes of large
+// constants, which are appended to `beside` (references, nothing is copied) and travel by
+// themselves.
+absl::StatusOr<std::string> SerializeNodes(const Graph& graph, int64_t first,
+                                           std::vector<Tensor>& beside);
+
+// Appends such nodes to `graph`, which has `first` nodes and no scope open. Takes the constants
+// from `beside`: tensors of bytes, whose memory the constants share. As safe as
+// ParseSerializedGraph.
+absl::Status ParseSerializedNodes(std::string_view bytes, std::span<const Tensor> beside,
+                                  int64_t first, Graph* graph);
+
+// Constants of at least this many bytes travel beside the graph.
+inline constexpr size_t kLargeConstant = 4096;
 
 }  // namespace tutti

@@ -1,5 +1,7 @@
 #include "tutti/kernels/accumulator_resource.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -27,29 +29,32 @@ void AddTo(T* sum, const T* values, int64_t count) {
   for (int64_t i = 0; i < count; ++i) sum[i] = Plus(sum[i], values[i]);
 }
 
-void AddContribution(const Contribution& contribution, Tensor& sum) {
+constexpr int64_t kGrain = 16384;  // elements; fewer are not worth another core
+
+void AddContribution(const Contribution& contribution, const Team& team, Tensor& sum) {
   VisitDType(sum.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* values = contribution.values.data<T>();
-    if (!contribution.indices.valid()) return AddTo(sum.data<T>(), values, sum.elements());
+    T* const to = sum.data<T>();
+    if (!contribution.indices.valid()) {
+      team.ParallelFor(sum.elements(), kGrain, [&](int64_t begin, int64_t end) {
+        AddTo(to + begin, values + begin, end - begin);
+      });
+      return;
+    }
     const int64_t width = RowWidth(sum.shape());
     const int64_t* indices = contribution.indices.data<int64_t>();
     for (int64_t i = 0; i < contribution.indices.elements(); ++i, values += width) {
-      AddTo(sum.data<T>() + indices[i] * width, values, width);
+      AddTo(to + indices[i] * width, values, width);
     }
   });
 }
 
 }  // namespace
 
-absl::Status AccumulatorTakeWaiter::Deliver() { return rows ? DeliverRows() : DeliverSum(); }
-
-absl::Status AccumulatorTakeWaiter::DeliverSum() {
-  TUTTI_RETURN_IF_ERROR(context->AllocateOutput(0, context->node->type(0).shape));
-  Tensor& sum = context->output(0);
-  if (sum.bytes() > 0) std::memset(sum.raw(), 0, sum.bytes());
-  for (const Contribution& contribution : contributions) AddContribution(contribution, sum);
-  contributions.clear();
+absl::Status AccumulatorTakeWaiter::Deliver() {
+  if (rows) return DeliverRows();
+  context->SetOutput(0, std::move(sum));
   return absl::OkStatus();
 }
 
@@ -79,20 +84,35 @@ absl::Status AccumulatorTakeWaiter::DeliverRows() {
   return absl::OkStatus();
 }
 
-absl::Status AccumulatorResource::Apply(int64_t step, int64_t slot, Contribution contribution) {
+bool AccumulatorResource::HasContributed(int64_t step, int64_t slot) const {
+  if (const auto taken = taken_.find(step); taken != taken_.end()) {
+    return std::find(taken->second.begin(), taken->second.end(), slot) != taken->second.end();
+  }
+  const auto it = steps_.find(step);
+  if (it == steps_.end()) return false;
+  const std::vector<int64_t>& summed = it->second.summed;
+  return it->second.kept.contains(slot) ||
+         std::find(summed.begin(), summed.end(), slot) != summed.end();
+}
+
+absl::Status AccumulatorResource::Apply(int64_t step, int64_t slot, bool once,
+                                        Contribution contribution) {
   const Access access(*this);
   if (step < 0 || slot < 0) {
     return OutOfRange("step is {} and slot is {}; expected 0 or more", step, slot);
   }
+  const bool repeated = HasContributed(step, slot);
+  if (repeated && once) return absl::OkStatus();
   if (step <= last_taken_) {
     return FailedPrecondition(
         "slot {} comes too late to step {}: accumulator \"{}\" was taken up to step {}", slot, step,
         config_.name, last_taken_);
   }
-  if (!steps_[step].emplace(slot, std::move(contribution)).second) {
+  if (repeated) {
     return AlreadyExists("slot {} has contributed to step {} of accumulator \"{}\" already", slot,
                          step, config_.name);
   }
+  steps_[step].kept.emplace(slot, std::move(contribution));
   Advance();
   return absl::OkStatus();
 }
@@ -118,23 +138,71 @@ void AccumulatorResource::Advance() {
                              waiter->step, config_.name));
       continue;
     }
-    const auto step = steps_.find(waiter->step);
-    const bool ready = std::all_of(waiter->slots.begin(), waiter->slots.end(), [&](int64_t slot) {
-      return step != steps_.end() && step->second.contains(slot);
-    });
-    if (!ready) {
+    const absl::StatusOr<bool> ready = IsReady(*waiter);
+    if (ready.ok() && !*ready) {
       ++it;
       continue;
     }
-    for (const int64_t slot : waiter->slots) {
-      waiter->contributions.push_back(std::move(step->second.at(slot)));
-    }
-    last_taken_ = waiter->step;
-    steps_.erase(steps_.begin(), steps_.upper_bound(last_taken_));
     waiting_.erase(it);
-    Finish(waiter);
+    if (ready.ok()) {
+      last_taken_ = waiter->step;
+      steps_.erase(steps_.begin(), steps_.upper_bound(last_taken_));
+      taken_.erase(taken_.begin(), taken_.lower_bound(last_taken_ - kRememberedSteps + 1));
+    }
+    Finish(waiter, ready.status());
     it = waiting_.begin();  // others may have waited for a step that is gone
   }
+}
+
+absl::StatusOr<bool> AccumulatorResource::IsReady(AccumulatorTakeWaiter& waiter) {
+  Step& step = steps_[waiter.step];
+  const std::vector<int64_t>& slots = waiter.slots;
+  // A Take that was cancelled may have begun the sum.
+  if (step.summed.size() > (waiter.rows ? 0 : slots.size()) ||
+      !std::equal(step.summed.begin(), step.summed.end(), slots.begin())) {
+    return FailedPrecondition(
+        "the sum of step {} of accumulator \"{}\" was begun with slots {}, for a Take that was "
+        "cancelled; take it with slots that begin with these",
+        waiter.step, config_.name, fmt::join(step.summed, ", "));
+  }
+  if (!waiter.rows) {
+    while (step.summed.size() < slots.size() && step.kept.contains(slots[step.summed.size()])) {
+      TUTTI_RETURN_IF_ERROR(AddNext(step, slots[step.summed.size()], *waiter.context));
+    }
+    if (step.summed.size() < slots.size()) return false;
+    if (slots.empty()) TUTTI_RETURN_IF_ERROR(AddNext(step, -1, *waiter.context));
+    waiter.sum = std::move(step.sum);
+  } else {
+    for (const int64_t slot : slots) {
+      if (!step.kept.contains(slot)) return false;
+    }
+    for (const int64_t slot : slots) waiter.contributions.push_back(step.kept.at(slot));
+  }
+  std::vector<int64_t>& contributed = taken_[waiter.step];
+  contributed = std::move(step.summed);
+  for (const auto& [slot, contribution] : step.kept) contributed.push_back(slot);
+  return true;
+}
+
+// The first dense contribution becomes the sum itself. Slot -1 contributes nothing.
+absl::Status AccumulatorResource::AddNext(Step& step, int64_t slot, KernelContext& context) {
+  Contribution contribution;
+  if (slot >= 0) {
+    contribution = std::move(step.kept.at(slot));
+    step.kept.erase(slot);
+    step.summed.push_back(slot);
+  }
+  if (!step.sum.valid() && slot >= 0 && !contribution.indices.valid()) {
+    step.sum = std::move(contribution.values);
+    return absl::OkStatus();
+  }
+  if (!step.sum.valid()) {
+    TUTTI_ASSIGN_OR_RETURN(step.sum,
+                           context.device().pool().Allocate(config_.dtype, config_.shape));
+    if (step.sum.bytes() > 0) std::memset(step.sum.raw(), 0, step.sum.bytes());
+  }
+  if (slot >= 0) AddContribution(contribution, context.team(), step.sum);
+  return absl::OkStatus();
 }
 
 void AccumulatorResource::Remove(const std::shared_ptr<Waiter>& waiter) {
@@ -146,7 +214,10 @@ std::string AccumulatorResource::Config::ToString() const {
 }
 
 std::string AccumulatorResource::DescribeState() const {
-  return fmt::format("\"{}\", which holds contributions to {} steps", config_.name, steps_.size());
+  const auto count = std::count_if(steps_.begin(), steps_.end(), [](const auto& step) {
+    return !step.second.kept.empty() || !step.second.summed.empty();
+  });
+  return fmt::format("\"{}\", which holds contributions to {} steps", config_.name, count);
 }
 
 }  // namespace tutti

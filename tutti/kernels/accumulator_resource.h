@@ -27,15 +27,15 @@ struct AccumulatorTakeWaiter final : Waiter {
   int64_t step;
   std::vector<int64_t> slots;  // ascending, each once
   bool rows;
-  std::vector<Contribution> contributions;  // parallel to slots
+  Tensor sum;                               // unless rows are wanted
+  std::vector<Contribution> contributions;  // parallel to slots, if rows are wanted
 
  private:
-  absl::Status DeliverSum();
   absl::Status DeliverRows();
 };
 
-// Contributions to steps, kept apart until they are taken so that the order of the sum is that of
-// the slots. Thread-safe.
+// Contributions to steps. The order of the sum is that of the slots: what is next in that order for
+// a Take that waits is added at once, the rest is kept apart. Thread-safe.
 class AccumulatorResource final : public WaitingResource {
  public:
   struct Config {
@@ -49,17 +49,30 @@ class AccumulatorResource final : public WaitingResource {
   std::string_view kind() const override { return "Accumulator"; }
   const Config& config() const { return config_; }
 
-  // The contribution's memory must be its own.
-  absl::Status Apply(int64_t step, int64_t slot, Contribution contribution);
+  // How many steps that were taken it remembers, to know what comes twice.
+  static constexpr int64_t kRememberedSteps = 1024;
+
+  // The contribution's memory must be its own. `once`: one that was made already is ignored.
+  absl::Status Apply(int64_t step, int64_t slot, bool once, Contribution contribution);
   void Take(const std::shared_ptr<AccumulatorTakeWaiter>& waiter);
 
  private:
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
   std::string DescribeState() const override;
+  struct Step {
+    std::map<int64_t, Contribution> kept;  // by slot
+    std::vector<int64_t> summed;           // slots whose contributions are in `sum`, ascending
+    Tensor sum;
+  };
   void Advance();
+  // Does the waiter have all it wants? Adds what is next in order. Not OK: it never will.
+  absl::StatusOr<bool> IsReady(AccumulatorTakeWaiter& waiter);
+  absl::Status AddNext(Step& step, int64_t slot, KernelContext& context);
+  bool HasContributed(int64_t step, int64_t slot) const;
 
   const Config config_;
-  std::map<int64_t, std::map<int64_t, Contribution>> steps_;  // by step, then slot
+  std::map<int64_t, Step> steps_;
+  std::map<int64_t, std::vector<int64_t>> taken_;  // by step: the slots that had contributed
   int64_t last_taken_ = -1;
   std::list<std::shared_ptr<AccumulatorTakeWaiter>> waiting_;
 };

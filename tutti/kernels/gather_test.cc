@@ -49,6 +49,23 @@ class GatherTest : public ::testing::TestWithParam<KernelChoice> {
 using FloatList = std::vector<float>;
 using Ints = std::vector<int64_t>;
 
+// In bfloat16, which has 8 bits, 256 + 1 is 256.
+TEST_P(GatherTest, SumsOf16BitFloatsAreRoundedOnce) {
+  constexpr int64_t kCount = 1000;
+  Tensor ones(kBFloat16, {kCount});
+  for (BFloat16& one : ones.values<BFloat16>()) one = BFloat16(1.0f);
+  const Output x = Constant(graph_, ones);
+  const Output zeros = Constant(graph_, Tensor::Zeros(kInt64, {kCount}));
+  const Output rows = Constant(graph_, Tensor::Zeros(kInt64, {kCount, 1}));
+  const Tensor one = Tensor::Vector<int64_t>({1});
+  for (const Output& sum :
+       {GatherGrad(x, zeros, one, 0), ScatterNd(rows, x, one), UnsortedSegmentSum(x, zeros, 1)}) {
+    const auto result = KernelRunner(GetParam(), 2).Run({}, {sum});
+    ASSERT_TRUE(result.ok()) << MessageOf(result.status());
+    EXPECT_EQ(float((*result)[0].data<BFloat16>()[0]), kCount) << sum.node->Describe();
+  }
+}
+
 TEST_P(GatherTest, GatherAndItsGradient) {
   const Output params = Floats({3, 2}, {1, 2, 3, 4, 5, 6});
   EXPECT_EQ(Values<float>(Gather(params, Indices({2, 0, 2}))), (FloatList{5, 6, 1, 2, 5, 6}));

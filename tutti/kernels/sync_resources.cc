@@ -111,19 +111,20 @@ absl::Status GateResource::ForgottenStep(int64_t step) const {
                     std::max<int64_t>(0, newest_ - kRememberedSteps + 1));
 }
 
-bool GateResource::Complete(const Step& step) const {
+bool GateResource::Complete(int64_t number, const Step& step) const {
   if (int64_t(step.admitted.size()) >= config_.admit) return true;
-  // Whoever has not left may still come.
-  int64_t missing = config_.workers - int64_t(left_.size());
-  for (const int64_t worker : step.admitted) missing -= left_.contains(worker) ? 0 : 1;
-  return missing <= 0;
+  // Whoever is expected may still come.
+  for (int64_t worker = 0; worker < config_.workers; ++worker) {
+    if (expected_from_[size_t(worker)] <= number && !step.admitted.contains(worker)) return false;
+  }
+  return true;
 }
 
 absl::StatusOr<bool> GateResource::Enter(int64_t step, int64_t worker) {
   const Access access(*this);
   TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
   if (step < 0) return OutOfRange("step is {}; expected 0 or more", step);
-  if (left_.contains(worker)) {
+  if (expected_from_[size_t(worker)] == kLeft) {
     return FailedPrecondition("worker {} has left gate \"{}\"", worker, config_.name);
   }
   if (step > newest_) {
@@ -131,14 +132,14 @@ absl::StatusOr<bool> GateResource::Enter(int64_t step, int64_t worker) {
     steps_.erase(steps_.begin(), steps_.lower_bound(newest_ - kRememberedSteps + 1));
   }
   if (step <= newest_ - kRememberedSteps) {
-    ++refused_;
+    ++refused_[size_t(worker)];
     return false;
   }
   Step& entry = steps_[step];
   if (step == newest_) Advance();  // who waits for a step that is forgotten now gives up
   if (entry.admitted.contains(worker)) return true;
-  if (Complete(entry)) {
-    if (entry.refused.insert(worker).second) ++refused_;
+  if (Complete(step, entry)) {
+    if (entry.refused.insert(worker).second) ++refused_[size_t(worker)];
     return false;
   }
   entry.admitted.insert(worker);
@@ -159,12 +160,21 @@ void GateResource::Admitted(const std::shared_ptr<GateWaiter>& waiter) {
 absl::Status GateResource::Leave(int64_t worker) {
   const Access access(*this);
   TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
-  left_.insert(worker);
+  expected_from_[size_t(worker)] = kLeft;
   Advance();
   return absl::OkStatus();
 }
 
-int64_t GateResource::refused() {
+// Steps that have begun do not wait for it: it may have missed them.
+absl::StatusOr<int64_t> GateResource::Join(int64_t worker) {
+  const Access access(*this);
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  expected_from_[size_t(worker)] = newest_ + 1;
+  Advance();
+  return std::max<int64_t>(newest_, 0);
+}
+
+std::vector<int64_t> GateResource::refused() {
   const Access access(*this);
   return refused_;
 }
@@ -180,7 +190,7 @@ void GateResource::Advance() {
     const auto step = steps_.find(waiter->step);
     static const Step kNobody;
     const Step& entry = step == steps_.end() ? kNobody : step->second;
-    if (!Complete(entry)) {
+    if (!Complete(waiter->step, entry)) {
       ++it;
       continue;
     }
@@ -197,21 +207,23 @@ std::string GateResource::Config::ToString() const {
 }
 
 std::string GateResource::DescribeState() const {
-  return fmt::format("\"{}\", whose newest step is {} and which {} of {} workers have left",
-                     config_.name, newest_, left_.size(), config_.workers);
+  return fmt::format(
+      "\"{}\", whose newest step is {} and which {} of {} workers have left", config_.name, newest_,
+      std::count(expected_from_.begin(), expected_from_.end(), kLeft), config_.workers);
 }
 
 // --- Clock.
 
+absl::Status ClockResource::CheckRange(int64_t worker) const {
+  if (worker >= 0 && worker < config_.workers) return absl::OkStatus();
+  return OutOfRange("worker is {}; clock \"{}\" has workers 0 to {}", worker, config_.name,
+                    config_.workers - 1);
+}
+
 absl::Status ClockResource::CheckWorker(int64_t worker) const {
-  if (worker < 0 || worker >= config_.workers) {
-    return OutOfRange("worker is {}; clock \"{}\" has workers 0 to {}", worker, config_.name,
-                      config_.workers - 1);
-  }
-  if (times_[worker] == kLeft) {
-    return FailedPrecondition("worker {} has left clock \"{}\"", worker, config_.name);
-  }
-  return absl::OkStatus();
+  TUTTI_RETURN_IF_ERROR(CheckRange(worker));
+  if (times_[worker] != kLeft) return absl::OkStatus();
+  return FailedPrecondition("worker {} has left clock \"{}\"", worker, config_.name);
 }
 
 int64_t ClockResource::Slowest() const {
@@ -244,15 +256,24 @@ void ClockResource::Wait(const std::shared_ptr<ClockWaiter>& waiter) {
 
 absl::Status ClockResource::Leave(int64_t worker) {
   const Access access(*this);
-  if (worker >= 0 && worker < config_.workers && times_[worker] == kLeft) return absl::OkStatus();
-  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  TUTTI_RETURN_IF_ERROR(CheckRange(worker));
   times_[worker] = kLeft;
   FinishWaiters();
   return absl::OkStatus();
 }
 
+absl::StatusOr<int64_t> ClockResource::Join(int64_t worker) {
+  const Access access(*this);
+  TUTTI_RETURN_IF_ERROR(CheckRange(worker));
+  times_[worker] = kLeft;
+  FinishWaiters();  // those of its former self, too
+  times_[worker] = Slowest() == kLeft ? last_slowest_ : Slowest();
+  return times_[worker];
+}
+
 void ClockResource::FinishWaiters() {
   const int64_t slowest = Slowest();
+  if (slowest != kLeft) last_slowest_ = slowest;
   for (auto it = waiting_.begin(); it != waiting_.end();) {
     const std::shared_ptr<ClockWaiter> waiter = *it;
     const int64_t time = times_[waiter->worker];
@@ -277,6 +298,27 @@ std::string ClockResource::DescribeState() const {
   if (slowest == kLeft) return fmt::format("\"{}\", which every worker has left", config_.name);
   const auto who = std::find(times_.begin(), times_.end(), slowest) - times_.begin();
   return fmt::format("\"{}\", whose slowest worker {} is at {}", config_.name, who, slowest);
+}
+
+// --- Ledger.
+
+absl::StatusOr<bool> LedgerResource::Enter(int64_t worker, int64_t step, StepCleanup* cleanup) {
+  if (worker < 0 || worker >= config_.workers) {
+    return OutOfRange("worker is {}; ledger \"{}\" has workers 0 to {}", worker, config_.name,
+                      config_.workers - 1);
+  }
+  if (step < 0) return OutOfRange("step is {}; expected 0 or more", step);
+  std::lock_guard lock(mutex_);
+  int64_t& newest = newest_[size_t(worker)];
+  if (step <= newest) return false;
+  if (cleanup != nullptr) {
+    cleanup->IfStepFails([self = shared_from_this(), worker, step, before = newest] {
+      std::lock_guard again(self->mutex_);
+      if (self->newest_[size_t(worker)] == step) self->newest_[size_t(worker)] = before;
+    });
+  }
+  newest = step;
+  return true;
 }
 
 }  // namespace tutti

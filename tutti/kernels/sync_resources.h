@@ -1,13 +1,16 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "tutti/device/step_cleanup.h"
 #include "tutti/kernels/waiting.h"
 
 // What the nodes of graph/ops/sync.h work on. All are thread-safe. (The accumulator has a file of
@@ -103,14 +106,18 @@ class GateResource final : public WaitingResource {
   // How many steps behind the newest one are remembered.
   static constexpr int64_t kRememberedSteps = 1024;
 
-  explicit GateResource(Config config) : config_(std::move(config)) {}
+  explicit GateResource(Config config)
+      : config_(std::move(config)),
+        expected_from_(size_t(config_.workers), 0),
+        refused_(size_t(config_.workers), 0) {}
   std::string_view kind() const override { return "Gate"; }
   const Config& config() const { return config_; }
 
   absl::StatusOr<bool> Enter(int64_t step, int64_t worker);
   void Admitted(const std::shared_ptr<GateWaiter>& waiter);
   absl::Status Leave(int64_t worker);
-  int64_t refused();
+  absl::StatusOr<int64_t> Join(int64_t worker);  // the newest step
+  std::vector<int64_t> refused();                // by worker
 
  private:
   struct Step {
@@ -120,15 +127,16 @@ class GateResource final : public WaitingResource {
   void Remove(const std::shared_ptr<Waiter>& waiter) override;
   std::string DescribeState() const override;
   void Advance();
-  bool Complete(const Step& step) const;
+  bool Complete(int64_t number, const Step& step) const;
   absl::Status CheckWorker(int64_t worker) const;
   absl::Status ForgottenStep(int64_t step) const;
 
   const Config config_;
   std::map<int64_t, Step> steps_;
   int64_t newest_ = -1;
-  std::set<int64_t> left_;
-  int64_t refused_ = 0;
+  static constexpr int64_t kLeft = std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> expected_from_;  // by worker: the first step that waits for it; or kLeft
+  std::vector<int64_t> refused_;        // by worker: how many entries
   std::list<std::shared_ptr<GateWaiter>> waiting_;
 };
 
@@ -156,6 +164,7 @@ class ClockResource final : public WaitingResource {
   absl::StatusOr<int64_t> Advance(int64_t worker);
   void Wait(const std::shared_ptr<ClockWaiter>& waiter);
   absl::Status Leave(int64_t worker);
+  absl::StatusOr<int64_t> Join(int64_t worker);  // its time
 
  private:
   static constexpr int64_t kLeft = -1;
@@ -163,11 +172,35 @@ class ClockResource final : public WaitingResource {
   std::string DescribeState() const override;
   void FinishWaiters();
   int64_t Slowest() const;  // of those that have not left; -1 when all have
+  absl::Status CheckRange(int64_t worker) const;
   absl::Status CheckWorker(int64_t worker) const;
 
   const Config config_;
   std::vector<int64_t> times_;
+  int64_t last_slowest_ = 0;  // where the slowest stood when there was one
   std::list<std::shared_ptr<ClockWaiter>> waiting_;
+};
+
+class LedgerResource final : public Resource, public std::enable_shared_from_this<LedgerResource> {
+ public:
+  struct Config {
+    std::string name = {};
+    int64_t workers = 1;
+    std::string ToString() const { return fmt::format("{} workers", workers); }
+    friend bool operator==(const Config&, const Config&) = default;
+  };
+  explicit LedgerResource(Config config)
+      : config_(std::move(config)), newest_(size_t(config_.workers), -1) {}
+  std::string_view kind() const override { return "Ledger"; }
+  const Config& config() const { return config_; }
+
+  // `cleanup` takes the entry back should its run fail; null: nothing does.
+  absl::StatusOr<bool> Enter(int64_t worker, int64_t step, StepCleanup* cleanup);
+
+ private:
+  const Config config_;
+  std::mutex mutex_;
+  std::vector<int64_t> newest_;  // by worker
 };
 
 }  // namespace tutti

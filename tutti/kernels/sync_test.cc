@@ -236,6 +236,71 @@ TEST_F(AccumulatorTest, LateAndDoubleContributionsAreErrors) {
   EXPECT_EQ(take.output().values<float>()[2], 0);
 }
 
+TEST_F(AccumulatorTest, AddsWhatIsNextInOrderAsItComes) {
+  const Output large = Accumulator(graph_, kFloat32, {1024}, "large");
+  NodeUnderTest apply(device_, *AccumulatorApply(large, Integer(), Integer(),
+                                                 Placeholder(graph_, kFloat32, {1024})));
+  NodeUnderTest take(device_, AccumulatorTake(large, Integer(), Placeholder(graph_, kInt64, {-1})));
+  const auto contribute = [&](int64_t slot) {
+    Tensor values(kFloat32, {1024});
+    for (float& v : values.values<float>()) v = float(1 << slot);
+    ASSERT_TRUE(apply.Run({{}, Number(0), Number(slot), values}).ok());
+  };
+  const auto held = [&] { return device_.pool().usage().in_use / 4096; };
+  take.Start({{}, Number(0), Tensor::Vector<int64_t>({0, 1, 2, 3})});
+  contribute(0);
+  EXPECT_EQ(held(), 1);
+  contribute(1);
+  EXPECT_EQ(held(), 1) << "added to the first";
+  contribute(3);
+  EXPECT_EQ(held(), 2) << "not its turn yet";
+  EXPECT_FALSE(take.finished());
+  contribute(2);
+  ASSERT_TRUE(take.Wait().ok());
+  EXPECT_EQ(held(), 1);
+  EXPECT_EQ(take.output().values<float>()[1023], 15);
+}
+
+// As a push does that is sent again after a connection was lost.
+TEST_F(AccumulatorTest, ARepeatedContributionCountsOnce) {
+  const Tensor ones = Tensor::Of<float>({3, 1}, {1, 1, 1});
+  NodeUnderTest apply(device_,
+                      *AccumulatorApply(accumulator_, Integer(), Integer(),
+                                        Placeholder(graph_, kFloat32, {3, 1}), {.once = true}));
+  NodeUnderTest take(device_, take_);
+  const auto contribute = [&](int64_t slot) {
+    return apply.Run({{}, Number(0), Number(slot), ones});
+  };
+  take.Start({{}, Number(0), Tensor::Vector<int64_t>({0, 1})});
+  EXPECT_TRUE(contribute(0).ok());
+  EXPECT_TRUE(contribute(0).ok()) << "it is in the sum already";
+  EXPECT_TRUE(contribute(1).ok());
+  ASSERT_TRUE(take.Wait().ok());
+  EXPECT_EQ(take.output().values<float>()[0], 2);
+  EXPECT_TRUE(contribute(1).ok()) << "the step was taken with it";
+  EXPECT_EQ(contribute(2).code(), absl::StatusCode::kFailedPrecondition)
+      << "a first contribution that comes too late is no repetition";
+}
+
+TEST_F(AccumulatorTest, ACancelledTakeLeavesTheSumToTheNext) {
+  NodeUnderTest apply(device_, *apply_), take(device_, take_), other(device_, take_);
+  const auto contribute = [&](int64_t slot, float v) {
+    ASSERT_TRUE(
+        apply.Run({{}, Number(0), Number(slot), Tensor::Of<float>({3, 1}, {v, v, v})}).ok());
+  };
+  take.Start({{}, Number(0), Tensor::Vector<int64_t>({0, 1})});
+  contribute(0, 1);
+  take.Cancel();
+  EXPECT_EQ(take.Wait().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(MessageOf(other.Run({{}, Number(0), Tensor::Vector<int64_t>({1})})),
+            "the sum of step 0 of accumulator \"acc\" was begun with slots 0, for a Take that was "
+            "cancelled; take it with slots that begin with these");
+  take.Start({{}, Number(0), Tensor::Vector<int64_t>({0, 1})});
+  contribute(1, 2);
+  ASSERT_TRUE(take.Wait().ok());
+  EXPECT_EQ(take.output().values<float>()[2], 3);
+}
+
 TEST_F(SyncTest, GateAdmitsTheFirstOfAStep) {
   const Output gate = Gate(graph_, 2, 3, "gate");
   NodeUnderTest enter(device_, GateEnter(gate, Integer(), Integer()));
@@ -275,6 +340,101 @@ TEST_F(SyncTest, GateAdmitsTheFirstOfAStep) {
   EXPECT_FALSE(enters(5000 - 1024, 2));
   EXPECT_EQ(MessageOf(old.Run({{}, Number(7)})),
             "step is 7; gate \"gate\" remembers steps from 3977 on");
+}
+
+TEST_F(SyncTest, GateTakesAWorkerBack) {
+  const Output gate = Gate(graph_, 2, 2, "gate");
+  NodeUnderTest enter(device_, GateEnter(gate, Integer(), Integer()));
+  NodeUnderTest admitted(device_, GateAdmitted(gate, Integer()));
+  NodeUnderTest leave(device_, *GateLeave(gate, Integer()));
+  NodeUnderTest join(device_, GateJoin(gate, Integer()));
+  NodeUnderTest refusals(device_, GateRefusals(gate));
+  const auto enters = [&](int64_t step, int64_t worker) {
+    const absl::Status status = enter.Run({{}, Number(step), Number(worker)});
+    EXPECT_TRUE(status.ok()) << status;
+    return status.ok() && enter.output().scalar<bool>();
+  };
+  ASSERT_TRUE(leave.Run({{}, Number(1)}).ok());
+  for (int64_t step = 0; step < 3; ++step) EXPECT_TRUE(enters(step, 0));
+  ASSERT_TRUE(join.Run({{}, Number(1)}).ok());
+  EXPECT_EQ(join.output().scalar<int64_t>(), 2) << "the newest step";
+  ASSERT_TRUE(admitted.Run({{}, Number(2)}).ok()) << "a step that has begun does not wait for it";
+  EXPECT_TRUE(admitted.output().BitwiseEquals(Tensor::Vector<int64_t>({0})));
+  EXPECT_FALSE(enters(2, 1)) << "and is complete without it";
+  admitted.Start({{}, Number(3)});
+  EXPECT_TRUE(enters(3, 0));
+  EXPECT_FALSE(admitted.finished()) << "the next one waits for it";
+  EXPECT_TRUE(enters(3, 1));
+  ASSERT_TRUE(admitted.Wait().ok());
+  EXPECT_TRUE(admitted.output().BitwiseEquals(Tensor::Vector<int64_t>({0, 1})));
+  ASSERT_TRUE(refusals.Run({}).ok());
+  EXPECT_TRUE(refusals.output().BitwiseEquals(Tensor::Vector<int64_t>({0, 1})));
+  // One that was started anew before it was missed: who waited for its former self goes on.
+  admitted.Start({{}, Number(4)});
+  EXPECT_TRUE(enters(4, 0));
+  EXPECT_FALSE(admitted.finished());
+  ASSERT_TRUE(join.Run({{}, Number(1)}).ok());
+  ASSERT_TRUE(admitted.Wait().ok());
+  EXPECT_EQ(join.Run({{}, Number(2)}).code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(SyncTest, ClockTakesAWorkerBack) {
+  const Output clock = Clock(graph_, 3, "clock");
+  NodeUnderTest advance(device_, ClockAdvance(clock, Integer()));
+  NodeUnderTest wait(device_, ClockWait(clock, Integer(), Integer()));
+  NodeUnderTest leave(device_, *ClockLeave(clock, Integer()));
+  NodeUnderTest join(device_, ClockJoin(clock, Integer()));
+  const auto advances = [&](int64_t worker, int times) {
+    for (int i = 0; i < times; ++i) ASSERT_TRUE(advance.Run({{}, Number(worker)}).ok());
+  };
+  ASSERT_TRUE(leave.Run({{}, Number(2)}).ok());
+  advances(0, 5);
+  advances(1, 7);
+  ASSERT_TRUE(join.Run({{}, Number(2)}).ok());
+  EXPECT_EQ(join.output().scalar<int64_t>(), 5) << "where the slowest stands";
+  advances(0, 2);
+  wait.Start({{}, Number(0), Number(1)});
+  EXPECT_FALSE(wait.finished()) << "it is waited for again";
+  advances(2, 1);
+  ASSERT_TRUE(wait.Wait().ok());
+  // Its former self still waits when it is started anew.
+  advances(2, 9);
+  wait.Start({{}, Number(2), Number(0)});
+  ASSERT_TRUE(join.Run({{}, Number(2)}).ok());
+  EXPECT_EQ(wait.Wait().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(join.output().scalar<int64_t>(), 7);
+  // When all have left, the clock stands still.
+  for (int64_t worker = 0; worker < 3; ++worker) ASSERT_TRUE(leave.Run({{}, Number(worker)}).ok());
+  ASSERT_TRUE(join.Run({{}, Number(1)}).ok());
+  EXPECT_EQ(join.output().scalar<int64_t>(), 7);
+}
+
+TEST_F(SyncTest, ALedgerCountsEveryStepOnce) {
+  const Output ledger = Ledger(graph_, 2, "ledger");
+  NodeUnderTest enter(device_, LedgerEnter(ledger, Integer(), Integer()));
+  const auto enters = [&](int64_t worker, int64_t step) {
+    const absl::Status status = enter.Run({{}, Number(worker), Number(step)});
+    EXPECT_TRUE(status.ok()) << status;
+    return status.ok() && enter.output().scalar<bool>();
+  };
+  EXPECT_TRUE(enters(0, 0));
+  EXPECT_FALSE(enters(0, 0));
+  EXPECT_TRUE(enters(1, 0)) << "workers are independent";
+  EXPECT_TRUE(enters(0, 4));
+  EXPECT_FALSE(enters(0, 3)) << "it is older than what was entered";
+  EXPECT_EQ(MessageOf(enter.Run({{}, Number(2), Number(0)})),
+            "worker is 2; ledger \"ledger\" has workers 0 to 1");
+}
+
+TEST_F(SyncTest, AFailedRunTakesItsEntryBack) {
+  const auto ledger = std::make_shared<LedgerResource>(LedgerResource::Config{"l", 1});
+  StepCleanup failed;
+  EXPECT_TRUE(*ledger->Enter(0, 3, nullptr));
+  EXPECT_TRUE(*ledger->Enter(0, 5, &failed));
+  EXPECT_FALSE(*ledger->Enter(0, 5, nullptr));
+  failed.Undo();
+  EXPECT_FALSE(*ledger->Enter(0, 3, nullptr));
+  EXPECT_TRUE(*ledger->Enter(0, 5, nullptr));
 }
 
 TEST_F(SyncTest, ClockBoundsTheLead) {

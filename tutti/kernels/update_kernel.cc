@@ -2,8 +2,10 @@
 //
 // Dense: one pass over variable, slots and gradient. Sparse: positions are sorted by row number, so
 // that rows of one number stand together, in the order in which they were given; each such group is
-// summed, a block of columns at a time, and applied once. Fused: the ranges of all updates are laid
-// end to end and split among the cores as one list, so that many small variables cost one node.
+// summed, a block of columns at a time, and applied once. It is done in batches, each under the
+// locks of variable and slots: the update of a row is atomic, that of all rows is not. Fused: the
+// ranges of all updates are laid end to end and split among the cores as one list, so that many
+// small variables cost one node.
 #include "tutti/kernels/update_kernel.h"
 
 #include <algorithm>
@@ -206,27 +208,30 @@ class SparseUpdateKernel final : public UpdateKernelBase {
     const RowIndices indices(c.input(op_.gradient_input()));
     const Tensor& rows = c.input(op_.gradient_input() + 1);
     TUTTI_ASSIGN_OR_RETURN(const UpdateParameters p, Parameters(c, op_.gradient_input() + 2));
-    const VariableLocks locks(lock_order_);
-    const Tensor& value = target_.states[0]->value_locked();
-    const Shape shape = value.valid() ? value.shape() : Shape{};
-    TUTTI_RETURN_IF_ERROR(target_.Check({rows.dtype(), shape}));
-    TUTTI_RETURN_IF_ERROR(indices.CheckRange(shape));
-    TUTTI_RETURN_IF_ERROR(indices.CheckRows(shape, rows.shape()));
-    if (p.scale != 0 && rows.elements() > 0) {
-      std::array<void*, kMostReferences> data = {};
-      TUTTI_RETURN_IF_ERROR(target_.MakeWritable(data));
-      GroupByRow(indices);
-      const int64_t width = RowWidth(shape);
-      VisitDType(rows.dtype(), [&](auto tag) {
-        using T = typename decltype(tag)::type;
-        if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
-                      std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
-          Apply<T>(c, p, data, rows.data<T>(), width);
-        }
-      });
+    GroupByRow(indices);
+    Shape shape;
+    for (int64_t next = 0;;) {
+      const VariableLocks locks(lock_order_);
+      const Tensor& value = target_.states[0]->value_locked();
+      if (next > 0 && value.shape() != shape) {
+        return Aborted("variable \"{}\" got another shape while its rows were updated",
+                       target_.states[0]->name());
+      }
+      shape = value.valid() ? value.shape() : Shape{};
+      TUTTI_RETURN_IF_ERROR(target_.Check({rows.dtype(), shape}));
+      if (next == 0) {
+        TUTTI_RETURN_IF_ERROR(indices.CheckRange(shape));
+        TUTTI_RETURN_IF_ERROR(indices.CheckRows(shape, rows.shape()));
+      }
+      if (p.scale != 0 && rows.elements() > 0) {
+        TUTTI_ASSIGN_OR_RETURN(next, ApplyBatch(c, p, rows, RowWidth(shape), next));
+      } else {
+        next = groups();
+      }
+      if (next < groups()) continue;
+      GiveValue(c);
+      return absl::OkStatus();
     }
-    GiveValue(c);
-    return absl::OkStatus();
   }
 
  private:
@@ -241,16 +246,35 @@ class SparseUpdateKernel final : public UpdateKernelBase {
     }
     group_begins_.push_back(int64_t(entries_.size()));
   }
+  int64_t groups() const { return int64_t(group_begins_.size()) - 1; }
+
+  // Applies groups from number `begin` on, so many that look-ups of other rows do not wait for long
+  // (gather_rows.cc); returns the number of the next. REQUIRES: variable and slots are locked.
+  absl::StatusOr<int64_t> ApplyBatch(KernelContext& c, const UpdateParameters& p,
+                                     const Tensor& rows, int64_t width, int64_t begin) const {
+    std::array<void*, kMostReferences> data = {};
+    TUTTI_RETURN_IF_ERROR(target_.MakeWritable(data));
+    const int64_t grain = std::max<int64_t>(1, kGrain / width);
+    const int64_t end = std::min(groups(), begin + 4 * grain * c.team().cores());
+    VisitDType(rows.dtype(), [&](auto tag) {
+      using T = typename decltype(tag)::type;
+      if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
+                    std::is_same_v<T, Float16> || std::is_same_v<T, BFloat16>) {
+        Apply<T>(c, p, data, rows.data<T>(), width, begin, end);
+      }
+    });
+    return end;
+  }
 
   template <typename T>
   void Apply(KernelContext& c, const UpdateParameters& p,
-             const std::array<void*, kMostReferences>& data, const T* rows, int64_t width) const {
+             const std::array<void*, kMostReferences>& data, const T* rows, int64_t width,
+             int64_t from, int64_t to) const {
     constexpr int64_t kColumns = 256;
-    const int64_t groups = int64_t(group_begins_.size()) - 1;
     const int64_t grain = std::max<int64_t>(1, kGrain / width);
-    c.team().ParallelFor(groups, grain, [&](int64_t first, int64_t last) {
+    c.team().ParallelFor(to - from, grain, [&](int64_t first, int64_t last) {
       std::array<T, kColumns> sum;
-      for (int64_t g = first; g < last; ++g) {
+      for (int64_t g = from + first; g < from + last; ++g) {
         const auto* const group = entries_.data() + group_begins_[g];
         const int64_t count = group_begins_[g + 1] - group_begins_[g];
         const int64_t base = group->first * width;

@@ -46,7 +46,10 @@ class LauncherTest : public testing::Test {
              const std::string& output = "", double stopped_seconds = 30) {
     LaunchOptions options;
     options.stopped_seconds = stopped_seconds;
-    options.workers = workers;
+    options.roles = roles_;
+    options.roles.workers = workers;
+    options.restarts = restarts_;
+    options.first_pause_seconds = pause_;
     options.grace_seconds = grace_seconds;
     options.log_dir = Path("logs");
     options.command = {"sh", "-c",
@@ -92,6 +95,9 @@ class LauncherTest : public testing::Test {
   }
   static bool Lives(pid_t process) { return process > 0 && ::kill(process, 0) == 0; }
 
+  RoleCounts roles_;  // beside the workers
+  int restarts_ = 0;
+  double pause_ = 0.2;  // seconds before a restart
   pid_t launcher_ = -1;
   rlim_t open_files_ = 0;  // that the launcher may have; 0: as many as this process
 
@@ -120,12 +126,12 @@ TEST_F(LauncherTest, AStoppedTaskIsNotWaitedForWhenTheOthersHaveEnded) {
 }
 
 TEST_F(LauncherTest, ALimitOfOpenFilesIsNamed) {
-  // Enough for ports and the first task, not for the pipes of all.
+  // Not enough for the ports of all.
   open_files_ = 30;
   Start(16, "true");
   EXPECT_EQ(Wait(), 2);
-  EXPECT_THAT(Read("said"), HasSubstr("Too many open files (this process may open 30; ulimit -n "
-                                      "raises that)\n"));
+  EXPECT_THAT(Read("said"), HasSubstr("too many open files"));
+  EXPECT_THAT(Read("said"), HasSubstr(" may open 30: raise its limit (ulimit -n)\n"));
 }
 
 TEST_F(LauncherTest, WhatATaskWroteLastIsNotLost) {
@@ -218,6 +224,110 @@ TEST_F(LauncherTest, TasksDieWithAKilledLauncher) {
     return letter;
   };
   EXPECT_TRUE(Comes([&] { return state().empty() || state() == "Z" || state() == "X"; }));
+}
+
+TEST_F(LauncherTest, EveryRoleHasItsPlaceInTheCluster) {
+  roles_ = {.chief = true, .ps = 2, .evaluator = true};
+  Start(1, "echo $TF_CONFIG");
+  EXPECT_EQ(Wait(), 0);
+  const std::string address = "\"127.0.0.1:[0-9]+\"";
+  const std::string cluster = "\\{\"cluster\":\\{\"chief\":\\[" + address +
+                              "\\],\"evaluator\":\\[" + address + "\\],\"ps\":\\[" + address + "," +
+                              address + "\\],\"worker\":\\[" + address + "\\]\\},";
+  for (const auto& [log, task] : {std::pair("chief", "chief\",\"index\":0"),
+                                  {"worker-0", "worker\",\"index\":0"},
+                                  {"ps-0", "ps\",\"index\":0"},
+                                  {"ps-1", "ps\",\"index\":1"},
+                                  {"evaluator", "evaluator\",\"index\":0"}}) {
+    EXPECT_THAT(Read(fmt::format("logs/{}.log", log)),
+                testing::MatchesRegex(cluster + "\"task\":\\{\"type\":\"" + task + "\\}\\}\n"));
+  }
+}
+
+// The inode of a socket in /proc says whether two descriptors are one.
+TEST_F(LauncherTest, ATaskIsGivenItsPortAndNobodyElse) {
+  Start(2,
+        "port=$(echo \"$TF_CONFIG\" | sed 's/.*\"worker\":\\[\"127.0.0.1:\\([0-9]*\\).*/\\1/'); "
+        "inode=$(readlink /proc/self/fd/$TUTTI_LISTEN_FD | tr -dc 0-9); "
+        "hex=$(printf %04X $port); "
+        "grep -q \":$hex 00000000:0000 0A .* $inode \" /proc/net/tcp && echo holds the first; "
+        "true");
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_THAT(Read("logs/worker-0.log"), HasSubstr("holds the first\n"));
+  EXPECT_THAT(Read("logs/worker-1.log"), Not(HasSubstr("holds the first")));
+}
+
+TEST_F(LauncherTest, ALostTaskIsStartedAgainWhileTheOthersGoOn) {
+  restarts_ = 2;
+  Start(
+      2,
+      "echo start; if [ $rank = 0 ]; then until [ -f $folder/again ]; do sleep 0.01; done; exit 0; "
+      "fi; [ -f $folder/first ] && { touch $folder/again; exit 0; }; "
+      "touch $folder/first; kill -KILL $$");
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_THAT(Read("said"), HasSubstr("tutti run: worker 1 was ended by SIGKILL; it is started "
+                                      "again in 0.2 s (restart 1 of 2)\n"));
+  EXPECT_EQ(Read("logs/worker-0.log"), "start\n");
+  EXPECT_EQ(Read("logs/worker-1.log"), "start\nstart\n");
+}
+
+TEST_F(LauncherTest, ATaskStartedAgainHasItsOldAddress) {
+  restarts_ = 1;
+  Start(1,
+        "echo $TF_CONFIG; readlink /proc/self/fd/$TUTTI_LISTEN_FD >/dev/null || exit 3; "
+        "[ -f $folder/first ] && exit 0; touch $folder/first; kill -KILL $$");
+  EXPECT_EQ(Wait(), 0);
+  const std::string log = Read("logs/worker-0.log");
+  ASSERT_EQ(log.size() % 2, 0u);
+  EXPECT_EQ(log.substr(0, log.size() / 2), log.substr(log.size() / 2));
+}
+
+// All have looked whether this is the second time before worker 1 dies, and worker 0 notices before
+// the pause is over.
+TEST_F(LauncherTest, TheWholeJobIsStartedAgainWhereOthersNeedTheLostTask) {
+  restarts_ = 3;
+  pause_ = 3;
+  Start(3,
+        "echo start; if [ -f $folder/first ]; then exit 0; fi; touch $folder/ready$rank; "
+        "case $rank in 0) until [ -f $folder/first ]; do sleep 0.01; done; exit 128;; "
+        "1) until [ -f $folder/ready0 ] && [ -f $folder/ready2 ]; do sleep 0.01; done; "
+        "touch $folder/first; kill -KILL $$;; 2) exec sleep 1000;; esac",
+        0.1);
+  EXPECT_EQ(Wait(), 0);
+  EXPECT_THAT(Read("said"),
+              HasSubstr("tutti run: the others need it, so the whole job is started again\n"));
+  for (const char* log : {"logs/worker-0.log", "logs/worker-1.log", "logs/worker-2.log"}) {
+    EXPECT_EQ(Read(log), "start\nstart\n") << log;
+  }
+}
+
+TEST_F(LauncherTest, ACrashLoopIsGivenUpWithOneCause) {
+  restarts_ = 100;
+  Start(1, "echo attempt; kill -SEGV $$");
+  EXPECT_EQ(Wait(), 128 + SIGSEGV);
+  const std::string said = Read("said");
+  EXPECT_THAT(said, HasSubstr("(restart 2 of 100)\n"));
+  EXPECT_THAT(said, Not(HasSubstr("(restart 4 of 100)")));
+  EXPECT_THAT(said, HasSubstr("tutti run: worker 0 was ended by SIGSEGV; its last lines:\n"));
+  EXPECT_THAT(said, HasSubstr("tutti run: gave up on worker 0: it has ended within 10 s of its "
+                              "start 3 times in a row, so it is not started again\n"));
+}
+
+TEST_F(LauncherTest, AnErrorOfTheProgramIsNotRepeated) {
+  restarts_ = 5;
+  Start(1, "echo attempt; exit 1");
+  EXPECT_EQ(Wait(), 1);
+  EXPECT_EQ(Read("logs/worker-0.log"), "attempt\n");
+}
+
+TEST_F(LauncherTest, ASignalEndsTheWaitForARestart) {
+  restarts_ = 1;
+  pause_ = 1000;
+  Start(2, "[ $rank = 0 ] && exec sleep 1000; kill -KILL $$");
+  ASSERT_TRUE(Comes([&] { return Read("said").find("restart 1 of 1") != std::string::npos; }));
+  ::kill(launcher_, SIGTERM);
+  EXPECT_EQ(Wait(), 128 + SIGTERM);
+  EXPECT_THAT(Read("said"), HasSubstr("tutti run: interrupted by SIGTERM\n"));
 }
 
 TEST_F(LauncherTest, AProgramThatIsNotThereIsAUsageError) {

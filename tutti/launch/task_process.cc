@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -16,12 +17,12 @@
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/launch/remote_task.h"
 #include "tutti/launch/system_limits.h"
 
 namespace tutti {
 namespace {
 
-constexpr int kProgressFd = 3;  // in the child
 constexpr int kMostGenerations = 1000;
 
 struct Pipe {
@@ -41,6 +42,10 @@ struct Pipe {
     if (read >= 0) ::close(read);
     if (write >= 0) ::close(write);
   }
+  int TakeWrite() {
+    ::fcntl(write, F_SETFL, ::fcntl(write, F_GETFL) | O_NONBLOCK);
+    return std::exchange(write, -1);
+  }
   int TakeRead() {
     ::fcntl(read, F_SETFL, ::fcntl(read, F_GETFL) | O_NONBLOCK);
     return std::exchange(read, -1);
@@ -54,6 +59,8 @@ struct ChildPlan {
   std::vector<char*> arguments;
   cpu_set_t cores;
   bool pinned = false;
+  int listening = -1;
+  int input = -1;  // -1: nothing to read
   pid_t parent = 0;
 };
 
@@ -82,6 +89,7 @@ ChildPlan PlanChild(const TaskCommand& command) {
   CPU_ZERO(&plan.cores);
   for (const int core : command.cores) CPU_SET(size_t(core), &plan.cores);
   plan.pinned = !command.cores.empty();
+  plan.listening = command.listening;
   plan.parent = ::getpid();
   return plan;
 }
@@ -94,16 +102,19 @@ ChildPlan PlanChild(const TaskCommand& command) {
   ::sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::signal(SIGPIPE, SIG_DFL);
-  const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  const int input = plan.input >= 0 ? ::fcntl(plan.input, F_DUPFD_CLOEXEC, 10)
+                                    : ::open("/dev/null", O_RDONLY | O_CLOEXEC);
   // Out of the way of the numbers they are about to get.
   const int high_out = ::fcntl(out, F_DUPFD_CLOEXEC, 10);
   const int high_err = ::fcntl(err, F_DUPFD_CLOEXEC, 10);
   const int high_progress = ::fcntl(progress, F_DUPFD_CLOEXEC, 10);
   const int high_failure = ::fcntl(failure, F_DUPFD_CLOEXEC, 10);
-  ::dup2(nothing, STDIN_FILENO);
+  const int high_listening = plan.listening < 0 ? -1 : ::fcntl(plan.listening, F_DUPFD_CLOEXEC, 10);
+  ::dup2(input, STDIN_FILENO);
   ::dup2(high_out, STDOUT_FILENO);
   ::dup2(high_err, STDERR_FILENO);
   ::dup2(high_progress, kProgressFd);
+  if (high_listening >= 0) ::dup2(high_listening, kListenFd);
   if (plan.pinned) ::sched_setaffinity(0, sizeof(plan.cores), &plan.cores);
   ::execvpe(plan.arguments[0], plan.arguments.data(), plan.environment.data());
   const int error = errno;
@@ -121,9 +132,11 @@ absl::Status CannotRun(const std::string& program, int error) {
 }  // namespace
 
 absl::StatusOr<TaskProcess> TaskProcess::Start(const TaskCommand& command) {
-  Pipe out, err, progress, failure;
+  Pipe out, err, progress, failure, control;
   for (Pipe* pipe : {&out, &err, &progress, &failure}) TUTTI_RETURN_IF_ERROR(pipe->Open());
-  const ChildPlan plan = PlanChild(command);
+  if (command.control) TUTTI_RETURN_IF_ERROR(control.Open());
+  ChildPlan plan = PlanChild(command);
+  plan.input = control.read;
   TaskProcess process;
   process.pid_ = ::fork();
   if (process.pid_ < 0) return ResourceExhausted("cannot fork: {}", DescribeSystemError(errno));
@@ -140,6 +153,7 @@ absl::StatusOr<TaskProcess> TaskProcess::Start(const TaskCommand& command) {
   process.out_ = out.TakeRead();
   process.err_ = err.TakeRead();
   process.progress_ = progress.TakeRead();
+  if (command.control) process.control_ = control.TakeWrite();
   return process;
 }
 
@@ -149,6 +163,7 @@ TaskProcess::TaskProcess(TaskProcess&& other) noexcept
       out_(std::exchange(other.out_, -1)),
       err_(std::exchange(other.err_, -1)),
       progress_(std::exchange(other.progress_, -1)),
+      control_(std::exchange(other.control_, -1)),
       reaped_(other.reaped_),
       signal_(other.signal_) {}
 
@@ -157,7 +172,7 @@ TaskProcess::~TaskProcess() {
     Signal(SIGKILL);
     Reap();
   }
-  for (const int fd : {pidfd_, out_, err_, progress_}) {
+  for (const int fd : {pidfd_, out_, err_, progress_, control_}) {
     if (fd >= 0) ::close(fd);
   }
 }
@@ -169,7 +184,28 @@ void TaskProcess::ClosePipe(int fd) {
 }
 
 void TaskProcess::Signal(int number) const {
-  if (pid_ > 0 && !reaped_) ::kill(-pid_, number);
+  if (pid_ <= 0 || reaped_) return;
+  if (control_ >= 0 && number != SIGKILL && Tell(SignalLine(number))) return;
+  ::kill(-pid_, number);
+}
+
+bool TaskProcess::Tell(std::string_view line) const {
+  if (control_ < 0) return false;
+  const std::string text = fmt::format("{}\n", line);
+  // A line is less than a pipe takes at once, or all of it waits for the reader.
+  size_t sent = 0;
+  for (int patience = 100; sent < text.size() && patience > 0; --patience) {
+    const ssize_t count = ::write(control_, text.data() + sent, text.size() - sent);
+    if (count > 0) {
+      sent += size_t(count);
+    } else if (errno == EAGAIN && sent > 0) {
+      pollfd out = {control_, POLLOUT, 0};
+      ::poll(&out, 1, 100);
+    } else if (errno != EINTR) {
+      return false;
+    }
+  }
+  return sent == text.size();
 }
 
 int TaskProcess::Reap() {

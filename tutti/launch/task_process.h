@@ -4,6 +4,7 @@
 
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,8 +15,14 @@ namespace tutti {
 struct TaskCommand {
   std::vector<std::string> arguments;                            // the program first
   std::vector<std::pair<std::string, std::string>> environment;  // on top of this process's
-  std::vector<int> cores;                                        // to run on; empty: any
+  std::vector<int> cores = {};                                   // to run on; empty: any
+  int listening = -1;    // a descriptor that the task gets as kListenFd; -1: none
+  bool control = false;  // it runs a task elsewhere, and takes lines (remote_task.h) on stdin
 };
+
+// The numbers of descriptors that a task has beside its standard files.
+inline constexpr int kProgressFd = 3;  // it writes its progress there
+inline constexpr int kListenFd = 4;    // it listens at the task's port (net/inherited_socket.h)
 
 // A child process in a process group of its own, which dies with this one. Its output and its
 // progress come through pipes. The destructor ends it by force and waits for it.
@@ -35,8 +42,10 @@ class TaskProcess {
   int progress() const { return progress_; }
   void ClosePipe(int fd);
 
-  // To the process and all it started.
+  // To the process and all it started. One with `control` is told by a line, unless it is SIGKILL.
   void Signal(int number) const;
+  // Sends a line to a process with `control`; false if it cannot take it at this moment.
+  bool Tell(std::string_view line) const;
   // After exited() became readable: 0 to 255 of exit, or 128 + n of signal n. Ends what it left
   // behind in its process group.
   int Reap();
@@ -53,6 +62,7 @@ class TaskProcess {
   int out_ = -1;
   int err_ = -1;
   int progress_ = -1;
+  int control_ = -1;
   bool reaped_ = false;
   int signal_ = 0;
 };

@@ -14,8 +14,9 @@
 
 namespace tutti::net {
 
-absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(std::string thread_name) {
-  std::unique_ptr<EventLoop> loop(new EventLoop(std::move(thread_name)));
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create(std::string thread_name,
+                                                             int64_t spin_nanos) {
+  std::unique_ptr<EventLoop> loop(new EventLoop(std::move(thread_name), spin_nanos));
   TUTTI_RETURN_IF_ERROR(loop->poller_.Open());
   return loop;
 }
@@ -91,7 +92,7 @@ void EventLoop::Run() {
   while (!stopping_) {
     int64_t pause = std::numeric_limits<int64_t>::max();
     if (!timers_.empty()) pause = std::max<int64_t>(timers_.begin()->first - NowNanos(), 0);
-    poller_.Wait(pause, /*spin_nanos=*/0);
+    poller_.Wait(pause, spin_nanos_);
     // What woke it may be old: the process can be stopped at any point, here as well. So the clock
     // is read first, and all that had arrived by then is looked at before it counts.
     now_ = NowNanos();

@@ -23,7 +23,9 @@ namespace tutti::net {
 // Post is thread-safe; everything else is called before Start, or on the thread.
 class EventLoop {
  public:
-  static absl::StatusOr<std::unique_ptr<EventLoop>> Create(std::string thread_name);
+  // `spin_nanos`: how long it looks for more, after something came, before it sleeps.
+  static absl::StatusOr<std::unique_ptr<EventLoop>> Create(std::string thread_name,
+                                                           int64_t spin_nanos = 0);
   ~EventLoop();
 
   // RESOURCE_EXHAUSTED where the system gives no thread; nothing runs then.
@@ -39,6 +41,8 @@ class EventLoop {
   void Change(uint64_t id, uint32_t events);
   void Forget(uint64_t id);  // before the descriptor is closed
   void After(int64_t nanos, std::function<void()> task);
+  // For whoever handles its events by itself (Door).
+  Poller& poller() { return poller_; }
   // The time of this round: whatever had arrived by then has been handled when a timer runs.
   int64_t now() const { return now_; }
 
@@ -53,12 +57,14 @@ class EventLoop {
     bool forgotten = false;
   };
 
-  explicit EventLoop(std::string thread_name) : thread_name_(std::move(thread_name)) {}
+  EventLoop(std::string thread_name, int64_t spin_nanos)
+      : thread_name_(std::move(thread_name)), spin_nanos_(spin_nanos) {}
   void Run();
   void RunDueTimers();
   void RunTasks();
 
   const std::string thread_name_;
+  const int64_t spin_nanos_;
   Poller poller_;
   std::unordered_map<uint64_t, std::unique_ptr<Watched>> watched_;
   std::vector<std::unique_ptr<Watched>> forgotten_;  // of which events may be on their way

@@ -11,8 +11,8 @@
 //
 //   preamble   "TUTTI" 00 0d 0a, version u16, zero u16
 //   message    type u8, zero u8, length u16, body
-//   hello  1   purpose u8, rank i32, size i32, generation i64, stream u32, nonce 32 bytes,
-//              length u16 and job
+//   hello  1   purpose u8, rank i32, size i32, generation i64, stream u32, incarnation u64,
+//              nonce 32 bytes, length u16 and job, length u16 and task
 //   proof  2   HMAC(token, "connecting" 00, L, hello of the connecting side, hello of the other);
 //              L is the first hello's length, u16
 //   accept 3   the same with "accepting" 00
@@ -46,12 +46,13 @@ constexpr size_t kMaxTextBytes = 512;
 
 enum MessageType : uint8_t { kHello = 1, kProof = 2, kAccept = 3, kRefusal = 4 };
 
-constexpr size_t kHelloBytes = 1 + 4 + 4 + 8 + 4 + kNonceBytes + 2;  // and the job
+constexpr size_t kHelloBytes = 1 + 4 + 4 + 8 + 4 + 8 + kNonceBytes + 2 + 2;  // and job and task
+constexpr uint8_t kLastPurpose = static_cast<uint8_t>(Identity::Purpose::kLink);
 
 size_t MaxBodyBytes(uint8_t type) {
   switch (type) {
     case kHello:
-      return kHelloBytes + kMaxJobBytes;
+      return kHelloBytes + kMaxJobBytes + kMaxTaskBytes;
     case kProof:
     case kAccept:
       return kDigestBytes;
@@ -70,29 +71,19 @@ void AppendMessage(MessageType type, std::string_view body, std::string* out) {
   writer.Text16(body);
 }
 
-std::string HelloBody(const Identity& own) {
+std::string HelloBody(const Identity& own, Identity::Purpose purpose) {
   std::string body;
   WireWriter writer(&body);
-  writer.U8(static_cast<uint8_t>(own.purpose));
+  writer.U8(static_cast<uint8_t>(purpose));
   writer.I32(own.rank);
   writer.I32(own.size);
   writer.I64(own.generation);
   writer.U32(own.stream);
+  writer.U64(own.incarnation);
   writer.Raw(MakeNonce());
   writer.Text16(own.job);
+  writer.Text16(own.task);
   return body;
-}
-
-std::string_view NameOf(Identity::Purpose purpose) {
-  switch (purpose) {
-    case Identity::Purpose::kControl:
-      return "control";
-    case Identity::Purpose::kTcpData:
-      return "tcp data";
-    case Identity::Purpose::kShm:
-      return "shared memory";
-  }
-  return "unknown";
 }
 
 absl::StatusCode CodeOf(Refusal reason) {
@@ -108,7 +99,27 @@ absl::StatusCode CodeOf(Refusal reason) {
   }
 }
 
+bool BetweenTasks(Identity::Purpose purpose) {
+  return purpose == Identity::Purpose::kRpc || purpose == Identity::Purpose::kLink;
+}
+
 }  // namespace
+
+std::string_view NameOf(Identity::Purpose purpose) {
+  switch (purpose) {
+    case Identity::Purpose::kControl:
+      return "control";
+    case Identity::Purpose::kTcpData:
+      return "tcp data";
+    case Identity::Purpose::kShm:
+      return "shared memory";
+    case Identity::Purpose::kRpc:
+      return "gRPC";
+    case Identity::Purpose::kLink:
+      return "a link between tasks";
+  }
+  return "unknown";
+}
 
 Handshake::Handshake(const Identity& own, bool connecting, int expected_peer, Admit admit)
     : own_(own),
@@ -116,8 +127,18 @@ Handshake::Handshake(const Identity& own, bool connecting, int expected_peer, Ad
       expected_peer_(expected_peer),
       admit_(std::move(admit)),
       wanted_(kPreambleBytes) {
-  TUTTI_CHECK(own.job.size() <= kMaxJobBytes);
-  own_hello_ = HelloBody(own);
+  TUTTI_CHECK(own.job.size() <= kMaxJobBytes && own.task.size() <= kMaxTaskBytes);
+  own_hello_ = HelloBody(own, own.purpose);
+}
+
+Handshake::Handshake(const Identity& own, std::string expected_task)
+    : own_(own),
+      connecting_(true),
+      expected_peer_(-1),
+      expected_task_(std::move(expected_task)),
+      wanted_(kPreambleBytes) {
+  TUTTI_CHECK(own.job.size() <= kMaxJobBytes && own.task.size() <= kMaxTaskBytes);
+  own_hello_ = HelloBody(own, own.purpose);
 }
 
 void Handshake::Start(std::string* out) {
@@ -167,10 +188,11 @@ void Handshake::HandlePreamble(std::string* out) {
   WireReader reader(std::string_view(buffer_).substr(kMagic.size()));
   const uint16_t version = reader.U16();
   if (version != kProtocolVersion) {
-    Refuse(Refusal::kVersion,
-           fmt::format("protocol version is {}, expected {}: all ranks must run the same release",
-                       version, kProtocolVersion),
-           out);
+    Refuse(
+        Refusal::kVersion,
+        fmt::format("protocol version is {}, expected {}: all processes must run the same release",
+                    version, kProtocolVersion),
+        out);
     return;
   }
   if (reader.U16() != 0) {
@@ -234,12 +256,15 @@ void Handshake::HandleHello(std::string* out) {
   peer_.size = reader.I32();
   peer_.generation = reader.I64();
   peer_.stream = reader.U32();
+  peer_.incarnation = reader.U64();
   reader.Raw(kNonceBytes);
   peer_.job = reader.Text16();
-  if (!reader.Complete() || purpose < 1 || purpose > 3) {
+  peer_.task = reader.Text16();
+  const bool unknown = purpose < 1 || purpose > kLastPurpose;
+  if (!reader.Complete() || unknown) {
     Refuse(Refusal::kMalformed,
-           purpose < 1 || purpose > 3 ? fmt::format("purpose {}, expected 1 to 3", purpose)
-                                      : "the hello's length does not fit its fields",
+           unknown ? fmt::format("purpose {}, expected 1 to {}", purpose, kLastPurpose)
+                   : "the hello's length does not fit its fields",
            out);
     return;
   }
@@ -254,6 +279,7 @@ void Handshake::HandleHello(std::string* out) {
   if (connecting_) {
     AppendMessage(kProof, Digest(/*of_connector=*/true), out);
   } else {
+    if (own_.any_purpose) own_hello_ = HelloBody(own_, peer_.purpose);
     SendPreamble(out);
     AppendMessage(kHello, own_hello_, out);
   }
@@ -264,6 +290,10 @@ Refusal Handshake::CheckPeer(std::string* text) const {
     *text = fmt::format("job is '{}', expected '{}'", Printable(peer_.job), Printable(own_.job));
     return Refusal::kJob;
   }
+  const bool other_purpose = peer_.purpose != own_.purpose && !own_.any_purpose;
+  const bool between_tasks = BetweenTasks(peer_.purpose) || BetweenTasks(own_.purpose);
+  if (between_tasks && !other_purpose) return CheckTask(text);
+  if (between_tasks) return OtherPurpose(text);
   if (peer_.generation != own_.generation) {
     *text = fmt::format("generation is {}, expected {}", peer_.generation, own_.generation);
     return Refusal::kGeneration;
@@ -285,10 +315,30 @@ Refusal Handshake::CheckPeer(std::string* text) const {
     *text = fmt::format("rank {} is taken: it is this process", peer_.rank);
     return Refusal::kTaken;
   }
-  if (peer_.purpose != own_.purpose) {
-    *text = fmt::format("connection is for {}, expected {}", NameOf(peer_.purpose),
-                        NameOf(own_.purpose));
-    return Refusal::kPurpose;
+  return other_purpose ? OtherPurpose(text) : Refusal::kNone;
+}
+
+Refusal Handshake::OtherPurpose(std::string* text) const {
+  *text =
+      fmt::format("connection is for {}, expected {}", NameOf(peer_.purpose), NameOf(own_.purpose));
+  return Refusal::kPurpose;
+}
+
+Refusal Handshake::CheckTask(std::string* text) const {
+  if (peer_.task.empty()) {
+    *text = "it does not say which task it is";
+    return Refusal::kTask;
+  }
+  if (!expected_task_.empty() && peer_.task != expected_task_) {
+    *text = fmt::format("task is '{}', expected '{}'", Printable(peer_.task),
+                        Printable(expected_task_));
+    return Refusal::kTask;
+  }
+  if (peer_.task == own_.task && peer_.task != kClientTask &&
+      peer_.incarnation != own_.incarnation) {
+    *text = fmt::format("task '{}' is taken: two processes were started as this task",
+                        Printable(peer_.task));
+    return Refusal::kTaken;
   }
   return Refusal::kNone;
 }
@@ -322,7 +372,7 @@ void Handshake::HandleRefusal() {
   WireReader reader(buffer_);
   const uint8_t reason = reader.U8();
   const std::string_view text = reader.Text16();
-  const uint8_t last = static_cast<uint8_t>(Refusal::kNotAdmitted);
+  const uint8_t last = static_cast<uint8_t>(Refusal::kIncarnation);
   refused_by_peer_ = true;
   if (!reader.Complete() || reason == 0) {
     Fail(Refusal::kMalformed, "refused by the peer, with a broken message");

@@ -11,13 +11,24 @@
 
 namespace tutti::net {
 
-inline constexpr uint16_t kProtocolVersion = 2;
+inline constexpr uint16_t kProtocolVersion = 3;
 inline constexpr size_t kMaxJobBytes = 256;
+inline constexpr size_t kMaxTaskBytes = 256;
 
-// Who stands at one end of a connection.
+// The task name of a process that belongs to no cluster spec. Any number of them may be there.
+inline constexpr std::string_view kClientTask = "client";
+
+// Who stands at one end of a connection. Ranks of a collective are told apart by rank, size and
+// generation; tasks of a cluster (kRpc and kLink) by task and incarnation.
 struct Identity {
   // What the connection is for; both ends must mean the same.
-  enum class Purpose : uint8_t { kControl = 1, kTcpData = 2, kShm = 3 };
+  enum class Purpose : uint8_t {
+    kControl = 1,
+    kTcpData = 2,
+    kShm = 3,
+    kRpc = 4,   // the socket is handed to gRPC
+    kLink = 5,  // frames of tutti/net/link
+  };
 
   std::string job;
   std::string token;  // never sent; empty in what is known of a peer
@@ -25,25 +36,33 @@ struct Identity {
   int size = 1;
   int64_t generation = 0;
   Purpose purpose = Purpose::kControl;
-  uint32_t stream = 0;  // number of a data stream
+  uint32_t stream = 0;       // number of a data stream
+  std::string task;          // "/job:worker/task:1", or kClientTask
+  uint64_t incarnation = 0;  // of the process; a later start of a task has a greater one
   // Of the own identity, not sent: peers of a job with another number of ranks pass. The caller
   // compares, where it can tell a peer that has the token more than two numbers.
   bool any_size = false;
+  // Of the own identity of an accepting side, not sent: the connection may be for anything. `admit`
+  // decides.
+  bool any_purpose = false;
 };
+std::string_view NameOf(Identity::Purpose purpose);  // "tcp data"
 
 // Why a connection is refused. The numbers travel.
 enum class Refusal : uint8_t {
   kNone = 0,
-  kVersion = 1,     // another protocol version
-  kMalformed = 2,   // not a handshake, or a broken one
-  kJob = 3,         // another job
-  kGeneration = 4,  // another generation of the job
-  kSize = 5,        // another number of ranks
-  kRank = 6,        // out of range, or not the one that was expected
-  kTaken = 7,       // somebody else is this rank already
-  kPurpose = 8,     // control where data was expected, ...
-  kToken = 9,       // has not the job's token
-  kNotAdmitted = 10,
+  kVersion = 1,       // another protocol version
+  kMalformed = 2,     // not a handshake, or a broken one
+  kJob = 3,           // another job
+  kGeneration = 4,    // another generation of the job
+  kSize = 5,          // another number of ranks
+  kRank = 6,          // out of range, or not the one that was expected
+  kTaken = 7,         // somebody else is this rank already
+  kPurpose = 8,       // control where data was expected, ...
+  kToken = 9,         // has not the job's token
+  kNotAdmitted = 10,  // not now; trying again later may help
+  kTask = 11,         // no task, or not the one that was expected
+  kIncarnation = 12,  // a later start of the same task is known
 };
 
 // The first words on every connection, as a machine without sockets: bytes in, bytes out. Both ends
@@ -66,8 +85,11 @@ class Handshake {
   // it still, or kNone. `text` says why.
   using Admit = std::function<Refusal(const Identity& peer, std::string* text)>;
 
-  // `expected_peer` -1: any rank but our own. REQUIRES: own.job has at most kMaxJobBytes bytes.
+  // `expected_peer` -1: any rank but our own. REQUIRES: own.job has at most kMaxJobBytes bytes, and
+  // own.task kMaxTaskBytes.
   Handshake(const Identity& own, bool connecting, int expected_peer, Admit admit = nullptr);
+  // Between tasks: connects to the task of that name.
+  Handshake(const Identity& own, std::string expected_task);
 
   // Appends the first bytes to send to `out` (the accepting side has none). Call it once.
   void Start(std::string* out);
@@ -99,6 +121,8 @@ class Handshake {
   void HandleAccept();
   void HandleRefusal();
   Refusal CheckPeer(std::string* text) const;
+  Refusal CheckTask(std::string* text) const;
+  Refusal OtherPurpose(std::string* text) const;
   std::string Digest(bool of_connector) const;
   void Refuse(Refusal reason, std::string_view text, std::string* out);
   void Fail(Refusal reason, std::string_view text);
@@ -106,6 +130,7 @@ class Handshake {
   const Identity own_;
   const bool connecting_;
   const int expected_peer_;
+  const std::string expected_task_;  // empty: any
   const Admit admit_;
 
   State state_ = State::kMore;

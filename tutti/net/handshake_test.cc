@@ -141,6 +141,73 @@ TEST(Handshake, NamesWhatDoesNotFit) {
                 Refusal::kTaken, "rank 1 is taken by another");
 }
 
+Identity Task(const std::string& task, uint64_t incarnation,
+              Identity::Purpose purpose = Identity::Purpose::kLink) {
+  Identity identity;
+  identity.job = "train";
+  identity.token = "secret";
+  identity.task = task;
+  identity.incarnation = incarnation;
+  identity.purpose = purpose;
+  return identity;
+}
+
+// A task that accepts connections of any purpose, and one that connects to the task `expected`.
+struct TaskPair {
+  TaskPair(const Identity& connecting, Identity accepting, const std::string& expected)
+      : a(connecting, expected), b(Open(std::move(accepting)), false, -1) {
+    a.Start(&to_b);
+    while (Pair::Carry(&to_b, &b, &to_a, 1000) || Pair::Carry(&to_a, &a, &to_b, 1000)) {
+    }
+  }
+  static Identity Open(Identity identity) {
+    identity.any_purpose = true;
+    identity.purpose = Identity::Purpose::kControl;
+    return identity;
+  }
+
+  std::string to_a, to_b;
+  Handshake a, b;
+};
+
+TEST(Handshake, TellsTasksWhoTheOtherIs) {
+  for (const Identity::Purpose purpose : {Identity::Purpose::kRpc, Identity::Purpose::kLink}) {
+    TaskPair pair(Task("/job:worker/task:1", 17, purpose), Task("/job:ps/task:0", 5),
+                  "/job:ps/task:0");
+    ASSERT_EQ(pair.a.state(), Handshake::State::kDone) << pair.a.status();
+    ASSERT_EQ(pair.b.state(), Handshake::State::kDone) << pair.b.status();
+    EXPECT_EQ(pair.b.peer().task, "/job:worker/task:1");
+    EXPECT_EQ(pair.b.peer().incarnation, 17u);
+    EXPECT_EQ(pair.b.peer().purpose, purpose);
+    EXPECT_EQ(pair.a.peer().task, "/job:ps/task:0");
+    EXPECT_EQ(pair.a.peer().incarnation, 5u);
+  }
+  TaskPair clients(Task("client", 1), Task("client", 2), "client");
+  EXPECT_EQ(clients.a.state(), Handshake::State::kDone) << clients.a.status();
+}
+
+TEST(Handshake, RefusesTasksThatAreNotMeant) {
+  TaskPair other(Task("/job:worker/task:1", 17), Task("/job:ps/task:1", 5), "/job:ps/task:0");
+  EXPECT_EQ(other.a.refusal(), Refusal::kTask);
+  EXPECT_EQ(Text(other.a), "task is '/job:ps/task:1', expected '/job:ps/task:0'");
+  EXPECT_EQ(Text(other.b), "refused by the peer: " + Text(other.a));
+  TaskPair nameless(Task("", 17), Task("/job:ps/task:1", 5), "/job:ps/task:1");
+  EXPECT_EQ(nameless.b.refusal(), Refusal::kTask);
+  EXPECT_EQ(Text(nameless.b), "it does not say which task it is");
+  TaskPair twice(Task("/job:ps/task:1", 17), Task("/job:ps/task:1", 5), "/job:ps/task:1");
+  EXPECT_EQ(twice.b.refusal(), Refusal::kTaken);
+  EXPECT_EQ(Text(twice.b),
+            "task '/job:ps/task:1' is taken: two processes were started as this task");
+}
+
+// Where one purpose is expected, a connection between tasks is refused like any other.
+TEST(Handshake, TasksAreNoRanks) {
+  ExpectRefused(Pair(Task("/job:ps/task:1", 5), Task("/job:ps/task:0", 5, Identity::Purpose::kRpc)),
+                Refusal::kPurpose, "connection is for a link between tasks, expected gRPC");
+  ExpectRefused(Pair(Rank(1), Task("/job:ps/task:0", 5)), Refusal::kPurpose,
+                "connection is for control, expected a link between tasks");
+}
+
 TEST(Handshake, StatusCodes) {
   Identity other = Rank(1);
   other.token = "guess";
@@ -165,7 +232,7 @@ TEST(Handshake, ConnectingSideRefusesAnotherRankThanItCalled) {
 TEST(Handshake, TellsOtherVersionsApart) {
   Pair pair(Rank(1), Rank(0));
   pair.to_b[kVersionOffset] = 9;
-  ExpectRefused(std::move(pair), Refusal::kVersion, "protocol version is 9, expected 2");
+  ExpectRefused(std::move(pair), Refusal::kVersion, "protocol version is 9, expected 3");
 }
 
 TEST(Handshake, AnswersForeignProtocolsWithSilence) {
@@ -201,7 +268,7 @@ TEST(Handshake, ChecksLengthsBeforeItWaitsForThem) {
   size_t consumed = 0;
   EXPECT_EQ(pair.b.Feed(AsBytes(std::string_view(hello).substr(0, 16)), &consumed, &pair.to_a),
             Handshake::State::kFailed);
-  EXPECT_THAT(Text(pair.b), HasSubstr("message of type 1 has 65535 bytes, expected 1 to 311"));
+  EXPECT_THAT(Text(pair.b), HasSubstr("message of type 1 has 65535 bytes, expected 1 to 577"));
 }
 
 // Whatever byte is changed on the way, the two never both believe in a handshake.

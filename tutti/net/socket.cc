@@ -17,6 +17,7 @@
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
+#include "tutti/net/inherited_socket.h"
 
 namespace tutti::net {
 namespace {
@@ -71,6 +72,7 @@ int64_t DescriptorsLeft() {
 }
 
 absl::StatusOr<Socket> Listen(const Address& address) {
+  if (Socket inherited = TakeInheritedSocket(address); inherited.valid()) return inherited;
   TUTTI_ASSIGN_OR_RETURN(Socket made, MakeStream(address));
   // A port that a dead process used is free at once; one that a live process listens at is not.
   const int on = 1;

@@ -46,7 +46,8 @@ absl::Status NoDescriptor(std::string_view what, int error);
 // How many more descriptors this process may open, as far as the system tells; -1: not known.
 int64_t DescriptorsLeft();
 
-// A listening socket. Errors say where and why.
+// A listening socket: the one that a launcher has opened for this task (inherited_socket.h) if it
+// is at this address, else a new one. Errors say where and why.
 absl::StatusOr<Socket> Listen(const Address& address);
 
 // A TCP connection on its way. It is there, or has failed, when the socket becomes writable;

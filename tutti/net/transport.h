@@ -68,8 +68,10 @@ class RegisteredMemory {
 // Moves bytes between the ranks of one job, as one of them sees it. Messages of one tag are matched
 // one to one; a message may arrive before its Receive is posted (small ones are kept, large ones,
 // and small ones of a rank that is far ahead, wait at the sender); different tags do not hold each
-// other up. A rank has no link to itself: what names its own rank, except Map, is an
-// INVALID_ARGUMENT.
+// other up. A tag names one message between two ranks: it may be used again when that one was
+// received. Two of one tag under way can be taken for each other, because over sockets a long
+// message travels on another stream than a short one. A rank has no link to itself: what names its
+// own rank, except Map, is an INVALID_ARGUMENT.
 //
 // Not thread-safe, except where said: the engine calls it under its lock, from whichever thread
 // makes progress. Nothing blocks but Wait.

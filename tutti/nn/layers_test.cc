@@ -9,14 +9,17 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/nn.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti::nn {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
+using ::tutti::testing::ErrorOf;
 
-class Layers : public testing::Test {
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class Layers : public ::testing::Test {
  protected:
   static void SetUpTestSuite() { RegisterCpuKernels(); }
 
@@ -28,16 +31,6 @@ class Layers : public testing::Test {
     for (const Output& variable : Variables(graph_)) names.push_back(variable.name());
     return names;
   }
-  template <typename Build>
-  std::string ErrorOf(const Build& build) {
-    try {
-      build();
-    } catch (const Error& error) {
-      return error.what();
-    }
-    return "no error";
-  }
-
   Graph graph_;
 };
 
@@ -319,7 +312,7 @@ TEST_F(Layers, ReuseScopeBuildsTheModelAgainOnTheSameVariables) {
   {
     ReuseScope reuse(graph_);
     const Output y = model(false);
-    EXPECT_THAT(y.name(), testing::StartsWith("reuse/model/"));
+    EXPECT_THAT(y.name(), ::testing::StartsWith("reuse/model/"));
     EXPECT_EQ(y.node->op(), "BatchNormInference");
   }
   EXPECT_EQ(VariableNames(), names);

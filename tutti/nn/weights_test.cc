@@ -7,22 +7,14 @@
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/nn/nn.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti::nn {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-template <typename Build>
-std::string ErrorOf(const Build& build) {
-  try {
-    build();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using ::tutti::testing::ErrorOf;
 
 Initializer Transposed(const Shape& shape, DType dtype) {
   return Zeros(shape.rank() == 2 ? Shape{shape[1], shape[0]} : Shape{shape[0] + 1}, dtype);

@@ -6,8 +6,9 @@
 // reduced where it lies. Otherwise, without passes or with shapes that only the run can tell, its
 // values are packed into a buffer of the kernel's.
 //
-// A step that is cancelled cannot take its part of an operation back: peers may be reading it. So
-// it ends the operation for everyone, with its reason.
+// A step that is cancelled or out of time cannot take its part of an operation back: peers may be
+// reading it, and would count the steps of this key differently from then on. So it ends the
+// communicator for everyone, with its reason, and says so.
 #include <cstring>
 
 #include "tutti/device/kernel.h"
@@ -29,6 +30,14 @@ Wire WireOf(const std::string& name) {
   return name == "float16" ? Wire::kFloat16 : Wire::kAsIs;
 }
 
+void EndCommunicator(collective::Communicator& communicator, const absl::Status& reason) {
+  communicator.Abort(
+      absl::Status(reason.code(),
+                   fmt::format("rank {} ended a step in the middle of an operation, which ends the "
+                               "communicator of every rank: {}",
+                               communicator.rank(), MessageOf(reason))));
+}
+
 // What all collective kernels share: the group, how operations are called, how they end.
 class CollectiveKernel : public AsyncKernel {
  public:
@@ -41,8 +50,12 @@ class CollectiveKernel : public AsyncKernel {
     root_ = node.FindAttr("root") == nullptr ? 0 : int(node.attr<int64_t>("root"));
     return absl::OkStatus();
   }
+  // Asked of a step that is being ended.
   std::string Awaited(const KernelContext&) const override {
-    return fmt::format("the other ranks, operation \"{}\"", key_);
+    return fmt::format(
+        "the other ranks, operation \"{}\"; ending it has ended the communicator on every rank, so "
+        "make a new one to go on",
+        key_);
   }
 
  protected:
@@ -80,9 +93,11 @@ class CollectiveKernel : public AsyncKernel {
   void WatchCancellation(KernelContext& context) {
     on_cancel_ = context.cancellation().Register(
         [communicator = communicator_, &cancellation = context.cancellation()] {
-          communicator->Abort(cancellation.status());
+          EndCommunicator(*communicator, cancellation.status());
         });
-    if (on_cancel_ == Cancellation::kNone) communicator_->Abort(context.cancellation().status());
+    if (on_cancel_ == Cancellation::kNone) {
+      EndCommunicator(*communicator_, context.cancellation().status());
+    }
   }
 
  private:

@@ -5,18 +5,24 @@
 //
 // A run can be ended from outside: by its caller, by its deadline, by the end of the session.
 // Whoever does so holds a reference to the run, so that the last Abort reaches a worker before the
-// CleanUp that makes it forget the step.
+// CleanUp that makes it forget the step. The call of Run holds one, too: a response may come on
+// another thread while the call that sent the request is still inside the worker, and a master that
+// is destroyed waits for both.
 #include "tutti/runtime/local_master.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <iterator>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "tutti/base/awaited.h"
+#include "tutti/base/clock.h"
+#include "tutti/base/log.h"
 #include "tutti/compile/extract.h"
 
 namespace tutti {
@@ -32,7 +38,8 @@ struct LocalMaster::Step {
   };
   std::vector<Part> parts;  // one a worker
 
-  // The plans go when the last run of an evicted step ends.
+  // The plans go when the last run of an evicted step ends, before the master does: it owns the
+  // workers.
   ~Step() {
     for (const Part& part : parts) part.worker->Deregister(part.handle);
   }
@@ -44,15 +51,27 @@ struct LocalMaster::ActiveRun {
   RunDone done;
   std::optional<Deadlines::Handle> deadline;
   size_t fetches = 0;
+  int64_t start_nanos = 0;  // of a traced run
+  // Those of the run itself, of the call of Run, and of each thread that aborts it. A run without
+  // any is about to leave the list of active ones, and never gets one again.
+  std::atomic<int> references = 0;
   // Guarded by the master's mutex.
   std::shared_ptr<Step> step;
   absl::Status aborted;  // not OK: why it must end
-  int references = 0;    // the run itself, and each thread that aborts it
   bool needs_clean_up = false;
 
   std::mutex mutex;
   size_t left = 0;  // responses to come
   RunResponse response;
+
+  // Adds a reference, unless there are none.
+  bool Retain() {
+    int count = references.load(std::memory_order_relaxed);
+    while (count > 0) {
+      if (references.compare_exchange_weak(count, count + 1)) return true;
+    }
+    return false;
+  }
 };
 
 LocalMaster::LocalMaster(WorkersByTask workers, std::string home, CompileOptions options,
@@ -72,22 +91,60 @@ LocalMaster::~LocalMaster() {
 
 void LocalMaster::Create(const Graph& graph, Done done) {
   graph_ = &graph;
-  done(ListDevices());
+  done(ListDevices(home_));
 }
 
-absl::Status LocalMaster::ListDevices() {
-  std::vector<DeviceInfo> others;
-  for (const auto& [task, worker] : workers_) {
-    Awaited<absl::StatusOr<std::vector<DeviceInfo>>> listed;
-    worker->ListDevices([&listed](auto devices) { listed.Set(std::move(devices)); });
-    TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, listed.Wait());
-    for (const DeviceInfo& device : devices) owner_[device.name] = worker.get();
-    auto& list = task == home_ ? devices_ : others;
-    list.insert(list.end(), devices.begin(), devices.end());
+absl::Status LocalMaster::ListDevices(const std::string& task) {
+  {
+    std::lock_guard lock(devices_mutex_);
+    if (devices_.contains(task)) return absl::OkStatus();
   }
-  if (devices_.empty()) return FailedPrecondition("task {} has no devices", home_);
-  devices_.insert(devices_.end(), others.begin(), others.end());
+  Awaited<absl::StatusOr<std::vector<DeviceInfo>>> listed;
+  workers_.at(task)->ListDevices([&listed](auto devices) { listed.Set(std::move(devices)); });
+  TUTTI_ASSIGN_OR_RETURN(std::vector<DeviceInfo> devices, listed.Wait());
+  if (devices.empty()) return FailedPrecondition("task {} has no devices", task);
+  for (const DeviceInfo& device : devices) {
+    if (device.name.starts_with(task + "/")) continue;
+    return Internal("task {} lists the device {}", task, device.name);
+  }
+  std::lock_guard lock(devices_mutex_);
+  devices_.emplace(task, std::move(devices));
   return absl::OkStatus();
+}
+
+// A task that a node names in full must answer. Of several that a partial name means, those that do
+// not answer are left out.
+absl::StatusOr<std::vector<DeviceInfo>> LocalMaster::DevicesFor(const Program& program) {
+  std::set<std::string> names;
+  for (const auto& node : program.graph->nodes()) names.insert(node->device());
+  std::set<std::string> needed = {home_};
+  for (const std::string& name : names) {
+    const absl::StatusOr<DeviceName> wanted = DeviceName::Parse(name);
+    if (name.empty() || !wanted.ok() || (!wanted->job && !wanted->task)) continue;
+    for (const auto& [task, worker] : workers_) {
+      const absl::StatusOr<DeviceName> candidate = DeviceName::Parse(task);
+      if (!candidate.ok() || needed.contains(task)) continue;
+      if (wanted->job && wanted->job != candidate->job) continue;
+      if (wanted->task && wanted->task != candidate->task) continue;
+      const absl::Status status = ListDevices(task);
+      if (status.ok()) {
+        needed.insert(task);
+      } else if (wanted->job && wanted->task && !options_.soft_placement) {
+        return status;
+      }
+    }
+  }
+  std::vector<DeviceInfo> devices;
+  std::lock_guard lock(devices_mutex_);
+  const auto add = [&](const std::string& task) {
+    const std::vector<DeviceInfo>& own = devices_.at(task);
+    devices.insert(devices.end(), own.begin(), own.end());
+  };
+  add(home_);
+  for (const std::string& task : needed) {
+    if (task != home_) add(task);
+  }
+  return devices;
 }
 
 void LocalMaster::Extend(const Graph& graph, Done done) {
@@ -138,6 +195,7 @@ void LocalMaster::Run(MasterRunRequest&& request, RunDone done) {
     response.status = std::move(status);
     End(run, std::move(response));
   }
+  Release(run);
 }
 
 LocalMaster::ActiveRun* LocalMaster::Begin(int64_t step) {
@@ -151,7 +209,7 @@ LocalMaster::ActiveRun* LocalMaster::Begin(int64_t step) {
     idle_.pop_back();
   }
   run->id = {session_, step};
-  run->references = 1;
+  run->references.store(2, std::memory_order_relaxed);
   run->aborted = closed_;
   if (const auto it = aborted_early_.find(step); it != aborted_early_.end()) {
     run->aborted.Update(it->second);
@@ -208,8 +266,11 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
   }
   TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, wanted));
   TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
-  TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts,
-                         CompileWhole(program, devices_, &folding_, options_));
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, DevicesFor(program));
+  TUTTI_ASSIGN_OR_RETURN(
+      std::vector<Partition> parts,
+      CompileWhole(program, devices, &folding_, options_,
+                   [this](const Node& node, const std::string& why) { LogFallBack(node, why); }));
   TUTTI_RETURN_IF_ERROR(AbortedStatus(run));
   auto step = std::make_shared<Step>();
   TUTTI_RETURN_IF_ERROR(Register(std::move(parts), *step));
@@ -225,13 +286,23 @@ absl::StatusOr<std::shared_ptr<LocalMaster::Step>> LocalMaster::Compile(
   return step;
 }
 
+// A node may be part of many steps, and each is placed anew.
+void LocalMaster::LogFallBack(const Node& node, const std::string& why) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!fell_back_.insert(node.name()).second) return;
+  }
+  Log(LogLevel::kWarning, "{}", why);
+}
+
 // Gives every worker its parts. The workers compile at the same time, those of other processes
 // first: the one of this process does so before it returns.
 absl::Status LocalMaster::Register(std::vector<Partition> parts, Step& step) {
   Worker* const own = workers_.at(home_).get();
   std::vector<std::pair<Worker*, RegisterRequest>> requests;
   for (Partition& part : parts) {
-    Worker* const worker = owner_.at(part.device);
+    const std::string task = part.device.substr(0, part.device.rfind('/'));
+    Worker* const worker = workers_.at(task).get();
     auto request = std::find_if(requests.begin(), requests.end(),
                                 [&](const auto& entry) { return entry.first == worker; });
     if (request == requests.end()) {
@@ -269,11 +340,10 @@ absl::Status LocalMaster::Register(std::vector<Partition> parts, Step& step) {
 }
 
 void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
-  // The run may end, and be used for another one, as soon as the last request is sent.
-  const std::shared_ptr<Step> step = run.step;
-  const StepId id = run.id;
-  const size_t count = step->parts.size();
+  const Step& step = *run.step;
+  const size_t count = step.parts.size();
   run.left = count;
+  if (request.trace) run.start_nanos = NowNanos();
   if (count == 0) {
     RunResponse response;
     if (request.trace) response.trace = std::make_unique<StepTrace>();
@@ -281,12 +351,13 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
     return;
   }
   for (size_t i = 0; i < count; ++i) {
-    const Step::Part& part = step->parts[i];
-    RunRequest to_worker{.id = id,
+    const Step::Part& part = step.parts[i];
+    RunRequest to_worker{.id = run.id,
                          .handle = part.handle,
-                         .random_step = id.step,
+                         .random_step = run.id.step,
                          .trace = request.trace,
-                         .feeds = {}};
+                         .feeds = {},
+                         .caller_waits = request.caller_waits && i + 1 == count};
     if (part.takes_all_feeds && i + 1 == count) {
       to_worker.feeds = std::move(request.feed_values);
     } else {
@@ -300,8 +371,15 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
 
 namespace {
 
-void MergeTrace(std::unique_ptr<StepTrace> from, std::unique_ptr<StepTrace>& to) {
+// The times of all nodes count from the start of the run.
+void MergeTrace(std::unique_ptr<StepTrace> from, int64_t start, std::unique_ptr<StepTrace>& to) {
   if (from == nullptr) return;
+  const int64_t later = from->start_nanos - start;
+  for (NodeRecord& node : from->nodes) {
+    node.start_nanos += later;
+    node.end_nanos += later;
+  }
+  from->start_nanos = start;
   if (to == nullptr) {
     to = std::move(from);
     return;
@@ -341,7 +419,7 @@ void LocalMaster::PartDone(ActiveRun& run, size_t i, RunResponse&& response) {
         run.response.results[size_t(part.fetch_index[k])] = std::move(response.results[k]);
       }
     }
-    MergeTrace(std::move(response.trace), run.response.trace);
+    MergeTrace(std::move(response.trace), run.start_nanos, run.response.trace);
     last = run.left == 1;
     if (!last && first_failure.ok()) --run.left;
   }
@@ -371,37 +449,33 @@ void LocalMaster::End(ActiveRun& run, RunResponse&& response) {
 }
 
 void LocalMaster::Release(ActiveRun& run) {
-  std::shared_ptr<Step> step;  // may deregister, so it goes without the lock
-  StepId id;
-  bool clean_up = false;
-  {
-    std::lock_guard lock(mutex_);
-    if (--run.references > 0) return;
-    id = run.id;
-    clean_up = std::exchange(run.needs_clean_up, false);
-    step = std::move(run.step);
-    if (!clean_up) {
-      const auto it = std::find_if(active_.begin(), active_.end(),
-                                   [&](const auto& entry) { return entry.get() == &run; });
-      idle_.push_back(std::move(*it));
-      active_.erase(it);
-      if (active_.empty()) ended_.notify_all();
+  if (run.references.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
+  std::unique_lock lock(mutex_);
+  if (run.needs_clean_up || run.step.use_count() == 1) {
+    // The workers are called without the lock, and before the run leaves the list, so that they
+    // are still there.
+    std::shared_ptr<Step> step = std::move(run.step);
+    const bool clean_up = std::exchange(run.needs_clean_up, false);
+    lock.unlock();
+    if (clean_up && step != nullptr) {
+      for (const Step::Part& part : step->parts) part.worker->CleanUp(run.id);
     }
+    step.reset();  // may deregister
+    lock.lock();
   }
-  if (!clean_up) return;
-  if (step != nullptr) {
-    for (const Step::Part& part : step->parts) part.worker->CleanUp(id);
-  }
-  std::lock_guard lock(mutex_);
-  std::erase_if(active_, [&](const auto& entry) { return entry.get() == &run; });
+  run.step.reset();
+  const auto it = std::find_if(active_.begin(), active_.end(),
+                               [&](const auto& entry) { return entry.get() == &run; });
+  idle_.push_back(std::move(*it));
+  active_.erase(it);
   if (active_.empty()) ended_.notify_all();
 }
 
 void LocalMaster::AbortRun(ActiveRun& run, const absl::Status& reason) {
   std::shared_ptr<Step> step;
+  if (!run.Retain()) return;
   {
     std::lock_guard lock(mutex_);
-    ++run.references;
     run.needs_clean_up = true;
     run.aborted.Update(reason);
     step = run.step;
@@ -418,13 +492,12 @@ void LocalMaster::Abort(int64_t step, absl::Status reason) {
   {
     std::lock_guard lock(mutex_);
     for (const auto& active : active_) {
-      if (active->id.step == step && active->references > 0) run = active.get();
+      if (active->id.step == step && active->Retain()) run = active.get();
     }
     if (run == nullptr) {
       aborted_early_.emplace(step, std::move(reason));
       return;
     }
-    ++run->references;
   }
   AbortRun(*run, reason);
   Release(*run);
@@ -441,9 +514,7 @@ void LocalMaster::AbortAll(const absl::Status& reason) {
     std::lock_guard lock(mutex_);
     if (closed_.ok()) closed_ = Cancelled("the session is closed");
     for (const auto& active : active_) {
-      if (active->references == 0) continue;
-      ++active->references;
-      runs.push_back(active.get());
+      if (active->Retain()) runs.push_back(active.get());
     }
   }
   for (ActiveRun* run : runs) {

@@ -3,48 +3,41 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <condition_variable>
-#include <cstring>
-#include <iterator>
+#include <atomic>
+#include <deque>
+#include <optional>
 
-#include "tutti/base/clock.h"
+#include "tutti/base/awaited.h"
 #include "tutti/base/team.h"
-#include "tutti/device/step_cleanup.h"
 #include "tutti/graph/find_within.h"
 #include "tutti/graph/op_def.h"
 #include "tutti/runtime/executor/executor.h"
 #include "tutti/runtime/register.h"
-#include "tutti/runtime/executor/unfinished.h"
 
 namespace tutti {
 
-struct LocalWorker::Registered {
-  struct Part {
-    Device* device = nullptr;
-    size_t first_feed = 0;  // its feeds and fetches in the lists of a request and its response
-    size_t first_fetch = 0;
-    std::unique_ptr<InstancePool> instances;
-  };
-  std::vector<Part> parts;
-  size_t feeds = 0;
-  size_t fetches = 0;
-  bool has_collectives = false;
-  bool has_transfers = false;
-  CompileOptions options;
-};
-
 LocalWorker::LocalWorker(LocalWorkerOptions options)
-    : rendezvous_(std::move(options.make_rendezvous)) {
+    : rendezvous_(std::move(options.make_rendezvous)),
+      patience_(options.crowded ? Patience{.spin_nanos = 0, .yield_nanos = 0} : Patience{}) {
   RegisterRuntimeKernels();
   if (options.communicator != nullptr) {
     collectives_ = std::make_unique<Collectives>(std::move(options.communicator));
   }
-  const uint64_t incarnation = MakeRandomId();
+  const uint64_t incarnation = options.incarnation != 0 ? options.incarnation : MakeRandomId();
   for (int i = 0; i < options.devices; ++i) {
+    std::vector<int> pinned;
+    if (!options.pinned.empty()) pinned = std::move(options.pinned[size_t(i)]);
     devices_.push_back(std::make_unique<Device>(
-        fmt::format("/job:{}/task:{}/cpu:{}", options.job, options.task, i), options.cores,
-        incarnation));
-    if (collectives_ != nullptr) devices_.back()->AddAllocator(collectives_->MakeAllocator());
+        fmt::format("/job:{}/task:{}/cpu:{}", options.job, options.task, i),
+        pinned.empty() ? options.cores : int(pinned.size()), incarnation));
+    Device& device = *devices_.back();
+    if (collectives_ != nullptr) device.AddAllocator(collectives_->MakeAllocator());
+    lanes_.push_back(std::make_unique<DeviceLane>(DeviceLaneOptions{
+        .device = device.name(),
+        .team = device.team(),
+        .cores = std::move(pinned),
+        .communicator = collectives_ == nullptr ? nullptr : &collectives_->communicator(),
+        .crowded = options.crowded}));
   }
 }
 
@@ -56,11 +49,14 @@ void LocalWorker::ListDevices(DevicesDone done) {
   done(std::move(list));
 }
 
-Device* LocalWorker::FindDevice(const std::string& name) {
-  for (const auto& device : devices_) {
-    if (device->name() == name) return device.get();
+absl::StatusOr<size_t> LocalWorker::FindDevice(const std::string& name) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i]->name() == name) return i;
   }
-  return nullptr;
+  return NotFound(
+      "a part of the step is for device {}, which this task does not have; its "
+      "first is {}",
+      name, devices_.front()->name());
 }
 
 void LocalWorker::Register(RegisterRequest request, RegisterDone done) {
@@ -87,243 +83,333 @@ bool AnyIs(bool OpDef::*trait, const Program& program) {
 }  // namespace
 
 absl::StatusOr<uint64_t> LocalWorker::DoRegister(RegisterRequest request) {
-  auto registered = std::make_shared<Registered>();
+  auto registered = std::make_shared<RegisteredStep>();
+  registered->session = request.session;
   registered->options = request.options;
   for (Partition& part : request.parts) {
-    Device* const device = FindDevice(part.device);
-    if (device == nullptr) {
-      return NotFound(
-          "a part of the step is for device {}, which this task does not have; its "
-          "first is {}",
-          part.device, devices_.front()->name());
-    }
-    TeamScope team(device->team());  // kernels are prepared for its cores
+    TUTTI_ASSIGN_OR_RETURN(const size_t index, FindDevice(part.device));
+    Device& device = *devices_[index];
+    TeamScope team(device.team());  // kernels are prepared for its cores
     TUTTI_ASSIGN_OR_RETURN(Program program,
-                           OptimizePart(std::move(part.program), *device, request.options));
-    registered->has_collectives |= AnyIs(&OpDef::collective, program);
+                           OptimizePart(std::move(part.program), device, request.options));
+    RegisteredStep::Part& added = registered->parts.emplace_back();
+    added.device = &device;
+    added.lane = lanes_[index].get();
+    added.first_feed = registered->feeds;
+    added.first_fetch = registered->fetches;
+    added.has_collectives = AnyIs(&OpDef::collective, program);
+    registered->has_collectives |= added.has_collectives;
     registered->has_transfers |= AnyIs(&OpDef::transfer, program);
-    TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), *device));
-    const size_t feeds = plan->feeds.size(), fetches = plan->fetches.size();
-    TUTTI_ASSIGN_OR_RETURN(auto instances, InstancePool::Make(std::move(plan)));
-    registered->parts.push_back(
-        {device, registered->feeds, registered->fetches, std::move(instances)});
-    registered->feeds += feeds;
-    registered->fetches += fetches;
+    TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), device));
+    registered->feeds += plan->feeds.size();
+    registered->fetches += plan->fetches.size();
+    TUTTI_ASSIGN_OR_RETURN(added.instances, InstancePool::Make(std::move(plan)));
   }
   std::lock_guard lock(mutex_);
   const uint64_t handle = next_handle_++;
+  ++sessions_[request.session];
   registered_[handle] = std::move(registered);
   return handle;
 }
 
 void LocalWorker::Deregister(uint64_t handle) {
-  std::shared_ptr<Registered> forgotten;  // destroyed without the lock
+  std::shared_ptr<RegisteredStep> forgotten;  // destroyed without the lock
   std::lock_guard lock(mutex_);
   const auto it = registered_.find(handle);
   if (it == registered_.end()) return;
   forgotten = std::move(it->second);
   registered_.erase(it);
+  const auto session = sessions_.find(forgotten->session);
+  if (--session->second == 0) sessions_.erase(session);
+}
+
+bool LocalWorker::HasSession(uint64_t session) const {
+  std::lock_guard lock(mutex_);
+  return sessions_.contains(session);
+}
+
+MemoryPool& LocalWorker::PoolOf(std::string_view device) {
+  for (const auto& candidate : devices_) {
+    if (candidate->name() == device) return candidate->pool();
+  }
+  return devices_.front()->pool();
 }
 
 // A step in the list of those that Abort finds, for as long as it runs.
 class LocalWorker::RunningStep {
  public:
-  RunningStep(LocalWorker& worker, const RunRequest& request) : worker_(worker), id_(request.id) {
+  // `aborted`: not OK if an Abort has come already.
+  RunningStep(LocalWorker& worker, const RunRequest& request, const absl::Status& aborted)
+      : worker_(worker), id_(request.id) {
     std::lock_guard lock(worker_.mutex_);
     const auto found = worker_.registered_.find(request.handle);
     if (found != worker_.registered_.end()) registered_ = found->second;
     worker_.running_.emplace_back(id_, &cancellation_);
+    if (!aborted.ok()) cancellation_.Cancel(aborted);
     for (const auto& [id, reason] : worker_.aborted_early_) {
       if (id == id_) cancellation_.Cancel(reason);
     }
   }
-  ~RunningStep() {
-    std::lock_guard lock(worker_.mutex_);
-    std::erase_if(worker_.running_,
-                  [&](const auto& entry) { return entry.second == &cancellation_; });
-  }
+  ~RunningStep() { (void)Withdraw(); }
   RunningStep(const RunningStep&) = delete;
   RunningStep& operator=(const RunningStep&) = delete;
 
+  // Takes it out of the list. Not OK: an Abort came before that.
+  absl::Status Withdraw() {
+    std::lock_guard lock(worker_.mutex_);
+    std::erase_if(worker_.running_,
+                  [&](const auto& entry) { return entry.second == &cancellation_; });
+    return cancellation_.status();
+  }
+
+  const StepId& id() const { return id_; }
   Cancellation& cancellation() { return cancellation_; }
-  Registered* registered() { return registered_.get(); }
+  RegisteredStep* registered() { return registered_.get(); }
 
  private:
   LocalWorker& worker_;
   const StepId id_;
-  std::shared_ptr<Registered> registered_;
+  std::shared_ptr<RegisteredStep> registered_;
   Cancellation cancellation_;
 };
 
-void LocalWorker::Run(RunRequest&& request, RunDone done) {
-  RunResponse response;
-  const int64_t start = request.trace ? NowNanos() : 0;
-  try {
-    RunParts(request, response);
-    if (response.trace != nullptr) SortFromStart(start, response.trace->nodes);
-  } catch (...) {
-    response.status = StatusFromCurrentException();
-  }
-  done(std::move(response));
-}
+// A step whose parts run on lanes, and perhaps the first of them on its caller's thread. Owns
+// itself: whoever ends the last part answers and destroys it.
+class LocalWorker::PostedStep {
+ public:
+  PostedStep(LocalWorker& worker, RunRequest&& request, RunDone done, const absl::Status& aborted)
+      : worker_(worker),
+        request_(std::move(request)),
+        done_(std::move(done)),
+        running_(worker, request_, aborted) {}
 
-namespace {
-
-// A result is the client's, to keep and to write into. What the run computed for it has no other
-// owner once the run has ended; a variable's value, a constant or a feed has, and is copied.
-absl::Status MakeOwn(Tensor& result, Device& device) {
-  if (!result.buffer() || result.buffer()->references() == 1) return absl::OkStatus();
-  TUTTI_ASSIGN_OR_RETURN(Tensor copy, device.pool().Allocate(result.dtype(), result.shape()));
-  if (result.bytes() > 0) std::memcpy(copy.raw(), result.raw(), result.bytes());
-  result = std::move(copy);
-  return absl::OkStatus();
-}
-
-}  // namespace
-
-// One run of all parts.
-struct LocalWorker::Step {
-  RunRequest& request;
-  RunResponse& response;
-  CompileOptions options;
-  Cancellation& cancellation;
-  Collectives* collectives = nullptr;                // null for a step without them
-  std::shared_ptr<Rendezvous> rendezvous = nullptr;  // null for a step without Send and Recv
-  UnfinishedNodes unfinished = {};
-  StepCleanup cleanup = {};
-  std::mutex mutex = {};
-  std::condition_variable changed = {};
-  size_t left = 0;  // parts that run on other threads
-
-  // Runs on the caller's thread and on others, so nothing may be thrown.
-  absl::Status RunPart(Registered::Part& part) {
-    absl::Status status;
-    try {
-      status = TakeAndRun(part);
-    } catch (...) {
-      status = StatusFromCurrentException();
+  // Runs it; the object may be gone when this returns.
+  void Start() {
+    absl::Status status = Check(request_, running_.registered());
+    if (!status.ok()) {
+      response_.status = std::move(status);
+      Answer();
+    } else if (!registered().has_collectives) {
+      Begin();
+    } else if (request_.caller_waits) {
+      worker_.AwaitTurn();
+      has_turn_ = true;
+      Begin();
+    } else {
+      worker_.collective_steps_.Enter([this] {
+        has_turn_ = true;
+        Begin();
+      });
     }
-    if (status.ok()) return status;
-    if (!cancellation.cancelled()) unfinished.StepFailed();
-    cancellation.Cancel(status);
-    return status;
   }
 
  private:
-  absl::Status TakeAndRun(Registered::Part& part) {
-    TUTTI_ASSIGN_OR_RETURN(auto instance, part.instances->Take());
-    const StepPlan& plan = instance->plan();
-    for (size_t i = 0; i < plan.feeds.size(); ++i) {
-      instance->slot(plan.feeds[i]) = std::move(request.feeds[part.first_feed + i]);
-    }
-    StepContext context{.random_step = request.random_step,
-                        .cancellation = &cancellation,
-                        .cleanup = &cleanup,
-                        .device = part.device,
-                        .rendezvous = rendezvous.get(),
-                        .collectives = collectives};
-    std::vector<NodeRecord> records;
-    const absl::Status status = RunOnThisThread(
-        *instance, context,
-        {.unfinished = &unfinished,
-         .options = options,
-         .records = request.trace ? &records : nullptr,
-         .communicator = collectives == nullptr ? nullptr : &collectives->communicator()});
-    if (status.ok()) {
-      for (size_t i = 0; i < plan.fetches.size(); ++i) {
-        response.results[part.first_fetch + i] = instance->slot(plan.fetches[i]);
+  // A part on its lane.
+  class LanePart final : public LaneJob {
+   public:
+    LanePart(PostedStep& posted, WorkerStep& step, RegisteredStep::Part& part)
+        : posted_(posted), device_lane_(*part.lane), part_run_(step, part) {}
+
+    absl::Status Post() {
+      try {
+        return device_lane_.Post(this);
+      } catch (...) {
+        return StatusFromCurrentException();
       }
     }
-    if (request.trace) AddToTrace(plan, records);
-    instance->EndRun();
-    const size_t fetches = plan.fetches.size();
-    part.instances->Return(std::move(instance));
-    if (!status.ok()) return status;
-    for (size_t i = 0; i < fetches; ++i) {
-      TUTTI_RETURN_IF_ERROR(MakeOwn(response.results[part.first_fetch + i], *part.device));
+
+    void RunOnLane() override {
+      absl::Status status;
+      try {
+        status = part_run_.Begin();
+        if (status.ok()) {
+          Run();
+          return;
+        }
+      } catch (...) {
+        status = StatusFromCurrentException();
+      }
+      posted_.PartEnded(std::move(status));
     }
-    return absl::OkStatus();
+
+   private:
+    void Run() {
+      const RunSetup setup = part_run_.Setup();
+      Lane& lane = device_lane_.lane();
+      run_.emplace(part_run_.instance(), lane, part_run_.context());
+      run_->records = setup.records;
+      run_->options = setup.options;
+      run_->unfinished = setup.unfinished;
+      if (setup.communicator != nullptr) lane.BeginCollectives();
+      run_->Start([this] { Ended(); });
+    }
+    void Ended() {
+      if (part_run_.communicator() != nullptr) device_lane_.lane().EndCollectives();
+      absl::Status status;
+      try {
+        status = part_run_.End(run_->status());
+      } catch (...) {
+        status = StatusFromCurrentException();
+      }
+      posted_.PartEnded(std::move(status));
+    }
+
+    PostedStep& posted_;
+    DeviceLane& device_lane_;
+    PartRun part_run_;
+    std::optional<StepRun> run_;
+  };
+
+  RegisteredStep& registered() { return *running_.registered(); }
+
+  void Begin() {
+    try {
+      Prepare();
+    } catch (...) {
+      response_.status = StatusFromCurrentException();
+      Answer();
+      return;
+    }
+    for (LanePart& part : lane_parts_) {
+      if (absl::Status status = part.Post(); !status.ok()) PartEnded(std::move(status));
+    }
+    if (first_here_) {
+      RegisteredStep::Part& first = registered().parts[0];
+      if (!lane_parts_.empty()) first.lane->BringCaller();
+      PartEnded(step_->RunHere(first, worker_.patience_));
+    }
+    PartEnded(absl::OkStatus());
   }
 
-  void AddToTrace(const StepPlan& plan, std::vector<NodeRecord>& records) {
-    auto peak = RecordPeak(plan);
-    std::lock_guard lock(mutex);
-    StepTrace& trace = *response.trace;
-    trace.arena_bytes += int64_t(plan.arena_bytes());
-    trace.peaks.push_back(std::move(peak));
-    std::move(records.begin(), records.end(), std::back_inserter(trace.nodes));
+  void Prepare() {
+    std::vector<RegisteredStep::Part>& parts = registered().parts;
+    Cancellation& cancellation = running_.cancellation();
+    if (registered().has_transfers) {
+      rendezvous_ = worker_.rendezvous_.FindOrMake(running_.id());
+      on_cancel_ = cancellation.Register(
+          [this, &cancellation] { rendezvous_->Abort(cancellation.status()); });
+      if (cancellation.cancelled()) rendezvous_->Abort(cancellation.status());
+    }
+    step_.emplace(registered(), request_, response_, cancellation,
+                  registered().has_collectives ? worker_.collectives_.get() : nullptr,
+                  rendezvous_.get());
+    // One more than there are parts, so that the step lives until all are posted.
+    left_.store(parts.size() + 1, std::memory_order_relaxed);
+    first_here_ = request_.caller_waits && !parts.empty() && !parts[0].lane->working();
+    for (size_t i = first_here_ ? 1 : 0; i < parts.size(); ++i) {
+      lane_parts_.emplace_back(*this, *step_, parts[i]);
+    }
   }
+
+  void PartEnded(absl::Status status) {
+    if (!status.ok()) {
+      failed_.store(true, std::memory_order_relaxed);
+      step_->Failed(status);
+    }
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) Finish();
+  }
+
+  void Finish() {
+    try {
+      // Every part of a cancelled step ends with the first cause.
+      step_->Finish(failed_.load(std::memory_order_relaxed) ? running_.cancellation().status()
+                                                            : absl::OkStatus());
+    } catch (...) {
+      response_.status = StatusFromCurrentException();
+    }
+    Answer();
+  }
+
+  void Answer() {
+    if (rendezvous_ != nullptr) {
+      running_.cancellation().Deregister(on_cancel_);
+      worker_.rendezvous_.Remove(running_.id(), Cancelled("the step is over"));
+    }
+    if (has_turn_) worker_.collective_steps_.Leave();
+    RunResponse response = std::move(response_);
+    const RunDone done = std::move(done_);
+    delete this;
+    done(std::move(response));
+  }
+
+  LocalWorker& worker_;
+  RunRequest request_;
+  RunResponse response_;
+  RunDone done_;
+  RunningStep running_;
+  std::shared_ptr<Rendezvous> rendezvous_;
+  Cancellation::Handle on_cancel_ = Cancellation::kNone;
+  std::optional<WorkerStep> step_;
+  bool first_here_ = false;  // the first part runs on the caller's thread
+  bool has_turn_ = false;    // of the steps with collectives
+  std::deque<LanePart> lane_parts_;
+  std::atomic<size_t> left_{0};
+  std::atomic<bool> failed_{false};
 };
 
-void LocalWorker::RunParts(RunRequest& request, RunResponse& response) {
-  RunningStep running(*this, request);
-  Registered* const registered = running.registered();
+absl::Status LocalWorker::Check(const RunRequest& request, const RegisteredStep* registered) {
   if (registered == nullptr) {
-    response.status = NotFound("step {} runs a plan that is not registered (handle {})",
-                               request.id.step, request.handle);
-    return;
+    return NotFound("step {} runs a plan that is not registered (handle {})", request.id.step,
+                    request.handle);
   }
   if (request.feeds.size() != registered->feeds) {
-    response.status =
-        InvalidArgument("step {} comes with {} feeds; its plan (handle {}) takes {}",
-                        request.id.step, request.feeds.size(), request.handle, registered->feeds);
-    return;
+    return InvalidArgument("step {} comes with {} feeds; its plan (handle {}) takes {}",
+                           request.id.step, request.feeds.size(), request.handle,
+                           registered->feeds);
   }
-  response.results.resize(registered->fetches);
-  if (request.trace) response.trace = std::make_unique<StepTrace>();
-  if (registered->parts.empty()) return;
-  std::unique_lock one_by_one(collective_steps_, std::defer_lock);
-  if (registered->has_collectives) one_by_one.lock();
-  Step step{.request = request,
-            .response = response,
-            .options = registered->options,
-            .cancellation = running.cancellation(),
-            .collectives = registered->has_collectives ? collectives_.get() : nullptr};
-  if (!registered->has_transfers && registered->parts.size() == 1) {
-    response.status = step.RunPart(registered->parts.front());
-  } else {
-    response.status = RunAtOnce(step, *registered);
-  }
-  if (response.status.ok()) return;
-  step.cleanup.Undo();
-  response.unfinished = step.unfinished.ToString();
-  response.results.clear();
+  return absl::OkStatus();
 }
 
-// The first part on this thread, the others beside it.
-absl::Status LocalWorker::RunAtOnce(Step& step, Registered& registered) {
-  Cancellation& cancellation = step.cancellation;
-  step.rendezvous = rendezvous_.FindOrMake(step.request.id);
-  const Cancellation::Handle on_cancel = cancellation.Register(
-      [&step, &cancellation] { step.rendezvous->Abort(cancellation.status()); });
-  if (cancellation.cancelled()) step.rendezvous->Abort(cancellation.status());
-  step.left = registered.parts.size() - 1;
-  size_t posted = 1;
-  absl::Status status;
-  try {
-    for (; posted < registered.parts.size(); ++posted) {
-      threads_.Post([&step, &part = registered.parts[posted]] {
-        (void)step.RunPart(part);  // its error is in the cancellation
-        std::lock_guard lock(step.mutex);
-        --step.left;
-        step.changed.notify_one();
-      });
+void LocalWorker::Run(RunRequest&& request, RunDone done) {
+  absl::Status aborted;
+  if (request.caller_waits) {
+    RunResponse response;
+    if (RunOnCaller(request, response, aborted)) {
+      done(std::move(response));
+      return;
     }
-    status = step.RunPart(registered.parts.front());
+  }
+  PostedStep* posted = nullptr;
+  try {
+    posted = new PostedStep(*this, std::move(request), std::move(done), aborted);
   } catch (...) {
-    status = StatusFromCurrentException();
-    cancellation.Cancel(status);
-    std::lock_guard lock(step.mutex);
-    step.left -= registered.parts.size() - posted;
+    RunResponse response;
+    response.status = StatusFromCurrentException();
+    done(std::move(response));
+    return;
   }
-  {
-    std::unique_lock lock(step.mutex);
-    step.changed.wait(lock, [&] { return step.left == 0; });
+  posted->Start();
+}
+
+// Runs a step of one part without transfers on the calling thread. False, and nothing is done, if
+// the step is of another kind or its lane is at work; *aborted then tells whether an Abort came.
+bool LocalWorker::RunOnCaller(RunRequest& request, RunResponse& response, absl::Status& aborted) {
+  RunningStep running(*this, request, absl::OkStatus());
+  RegisteredStep* const registered = running.registered();
+  response.status = Check(request, registered);
+  if (!response.status.ok()) return true;
+  if (registered->has_transfers || registered->parts.size() != 1 ||
+      registered->parts[0].lane->working()) {
+    aborted = running.Withdraw();
+    return false;
   }
-  cancellation.Deregister(on_cancel);
-  rendezvous_.Remove(step.request.id, Cancelled("the step is over"));
-  // Every part of a cancelled step ends with the first cause.
-  return cancellation.cancelled() ? cancellation.status() : status;
+  if (registered->has_collectives) AwaitTurn();
+  try {
+    WorkerStep step(*registered, request, response, running.cancellation(),
+                    registered->has_collectives ? collectives_.get() : nullptr);
+    step.Finish(step.RunHere(registered->parts[0], patience_));
+  } catch (...) {
+    response.status = StatusFromCurrentException();
+  }
+  if (registered->has_collectives) collective_steps_.Leave();
+  return true;
+}
+
+void LocalWorker::AwaitTurn() {
+  if (collective_steps_.TryEnter()) return;
+  Awaited<bool> turn;
+  collective_steps_.Enter([&turn] { turn.Set(true); });
+  turn.Wait();
 }
 
 void LocalWorker::Abort(const StepId& id, absl::Status reason) {
@@ -342,6 +428,12 @@ void LocalWorker::CleanUp(const StepId& id) {
   rendezvous_.Remove(id, Cancelled("the step is over"));
   std::lock_guard lock(mutex_);
   std::erase_if(aborted_early_, [&](const auto& entry) { return entry.first == id; });
+}
+
+std::vector<DeviceStats> LocalWorker::stats() const {
+  std::vector<DeviceStats> stats;
+  for (const auto& device : devices_) stats.push_back(device->stats());
+  return stats;
 }
 
 void LocalWorker::Reset(const std::string& container) {

@@ -3,14 +3,17 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "tutti/runtime/collectives.h"
-#include "tutti/runtime/executor/lane_threads.h"
+#include "tutti/runtime/executor/device_lane.h"
 #include "tutti/runtime/rendezvous_table.h"
+#include "tutti/runtime/turns.h"
 #include "tutti/runtime/worker.h"
+#include "tutti/runtime/worker_step.h"
 
 namespace tutti {
 
@@ -20,14 +23,21 @@ struct LocalWorkerOptions {
   std::string job = "local";
   int task = 0;
   int devices = 1;
-  int cores = 1;                                                     // of each device
+  int cores = 1;  // of each device, where they are not pinned
+  // By device: the cores to which it is pinned. Empty: none is.
+  std::vector<std::vector<int>> pinned = {};
+  bool crowded = false;  // the devices have more cores than there are: lanes do not spin
   std::shared_ptr<collective::Communicator> communicator = nullptr;  // null: no collectives
   RendezvousTable::Make make_rendezvous = nullptr;                   // empty: within this process
+  uint64_t incarnation = 0;  // of the process; 0: a random one
 };
 
-// The worker of this process. It runs a step before Run returns: its first part on the calling
-// thread, which is all of it when there is one device, and the other parts on threads that are kept
-// for the next step.
+// The worker of this process. Every device has a lane, on which the parts of all steps take turns.
+// Run gives the parts of a step to the lanes of their devices and returns; `done` is called on the
+// lane that ends the last part. If the caller has nothing else to do (RunRequest::caller_waits) its
+// thread runs the first part itself, unless that lane is at work: a step of one part then needs no
+// other thread, and `done` is called before Run returns.
+// REQUIRES: destroyed when every Run was answered; that may happen in the last `done`.
 class LocalWorker final : public Worker {
  public:
   explicit LocalWorker(LocalWorkerOptions options);
@@ -44,28 +54,37 @@ class LocalWorker final : public Worker {
   // that they use.
   void Reset(const std::string& container);
 
+  // By device.
+  std::vector<DeviceStats> stats() const;
+
   RendezvousTable& rendezvous() { return rendezvous_; }
+  // Has the session registered a step here? Values of others are not wanted.
+  bool HasSession(uint64_t session) const;
+  // The memory of a device, or of the first one when there is none of that name.
+  MemoryPool& PoolOf(std::string_view device);
 
  private:
-  struct Registered;
-  struct Step;
   class RunningStep;
+  class PostedStep;
 
   absl::StatusOr<uint64_t> DoRegister(RegisterRequest request);
-  Device* FindDevice(const std::string& name);
-  void RunParts(RunRequest& request, RunResponse& response);
-  absl::Status RunAtOnce(Step& step, Registered& registered);
+  absl::StatusOr<size_t> FindDevice(const std::string& name) const;
+  static absl::Status Check(const RunRequest& request, const RegisteredStep* registered);
+  bool RunOnCaller(RunRequest& request, RunResponse& response, absl::Status& aborted);
+  void AwaitTurn();
 
   std::unique_ptr<Collectives> collectives_;
-  std::mutex collective_steps_;  // steps with collectives run one after the other
+  Turns collective_steps_;  // steps with collectives run one after the other
   std::vector<std::unique_ptr<Device>> devices_;
   RendezvousTable rendezvous_;
-  LaneThreads threads_;
-  std::mutex mutex_;
+  const Patience patience_;  // of callers that run a part
+  mutable std::mutex mutex_;
   uint64_t next_handle_ = 1;
-  std::unordered_map<uint64_t, std::shared_ptr<Registered>> registered_;
+  std::unordered_map<uint64_t, int> sessions_;  // how many steps each has registered
+  std::unordered_map<uint64_t, std::shared_ptr<RegisteredStep>> registered_;
   std::vector<std::pair<StepId, Cancellation*>> running_;
   std::vector<std::pair<StepId, absl::Status>> aborted_early_;  // before their Run came
+  std::vector<std::unique_ptr<DeviceLane>> lanes_;  // by device; they end before what they use
 };
 
 }  // namespace tutti

@@ -4,9 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <set>
 #include <thread>
 
 #include "tutti/base/awaited.h"
+#include "tutti/collective/communicator.h"
 #include "tutti/compile/program_text.h"
 #include "tutti/kernels/register.h"
 #include "tutti/runtime/local_rendezvous.h"
@@ -106,6 +109,111 @@ TEST_F(LocalWorkerTest, RefusesWhatItDoesNotHave) {
       Register(Part("x = Placeholder() {dtype=float32, shape=[2]}\n"
                     "feed x\nfetch x\n"));
   EXPECT_EQ(Run({1, 2}, fed).status.code(), absl::StatusCode::kInvalidArgument);
+}
+
+// What a network thread relies on.
+TEST_F(LocalWorkerTest, RunReturnsBeforeItsStepHasEnded) {
+  constexpr int kSteps = 50;
+  const uint64_t handle = Register(Part(kReceives));
+  std::vector<Awaited<RunResponse>> answers(kSteps);
+  std::mutex mutex;
+  std::set<std::thread::id> answered_on;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    worker_.Run({.id = {1, step}, .handle = handle, .random_step = 0, .trace = false, .feeds = {}},
+                [&, step](RunResponse&& response) {
+                  {
+                    std::lock_guard lock(mutex);
+                    answered_on.insert(std::this_thread::get_id());
+                  }
+                  answers[size_t(step)].Set(std::move(response));
+                });
+  }
+  for (int64_t step = kSteps - 1; step >= 0; --step) {
+    ASSERT_TRUE(
+        worker_.rendezvous().FindOrMake({1, step})->Send("k", Tensor::Scalar(float(step))).ok());
+  }
+  for (int step = 0; step < kSteps; ++step) {
+    const RunResponse response = answers[size_t(step)].Wait();
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    EXPECT_EQ(response.results[0].scalar<float>(), float(step));
+  }
+  EXPECT_EQ(answered_on.size(), 1u) << "all steps share the lane of their device";
+  EXPECT_FALSE(answered_on.contains(std::this_thread::get_id()));
+}
+
+TEST_F(LocalWorkerTest, ACallerThatWaitsRunsAStepOfOnePartItself) {
+  const uint64_t handle = Register(Part("c = Constant() {value=float32 [] {4}}\nfetch c\n"));
+  bool answered = false;
+  worker_.Run({.id = {1, 1}, .handle = handle, .caller_waits = true},
+              [&, caller = std::this_thread::get_id()](RunResponse&& response) {
+                EXPECT_TRUE(response.status.ok()) << response.status;
+                EXPECT_EQ(std::this_thread::get_id(), caller);
+                answered = true;
+              });
+  EXPECT_TRUE(answered);
+}
+
+// The callback holds the worker, as a server's connection may.
+TEST_F(LocalWorkerTest, TheLastAnswerMayDestroyTheWorker) {
+  auto worker = std::make_shared<LocalWorker>(LocalWorkerOptions{});
+  std::vector<Partition> parts;
+  parts.push_back(Part("c = Constant() {value=float32 [] {4}}\nfetch c\n"));
+  Awaited<absl::StatusOr<uint64_t>> handle;
+  worker->Register({.session = 1, .parts = std::move(parts), .options = {}},
+                   [&](auto given) { handle.Set(std::move(given)); });
+  LocalWorker& reference = *worker;
+  const std::weak_ptr<LocalWorker> watched = worker;
+  std::promise<bool> answered;
+  reference.Run({.id = {1, 1}, .handle = *handle.Wait()},
+                [&answered, owner = std::move(worker)](RunResponse&& response) mutable {
+                  owner.reset();
+                  answered.set_value(response.status.ok());
+                });
+  EXPECT_TRUE(answered.get_future().get());
+  EXPECT_TRUE(watched.expired());
+}
+
+// Steps with collectives run one after the other, on lanes too, while others pass them.
+TEST_F(LocalWorkerTest, LanesRunCollectives) {
+  constexpr int kRanks = 2, kSteps = 20;
+  auto communicators = ValueOrThrow(collective::Communicator::CreateInProcess(kRanks));
+  std::vector<std::unique_ptr<LocalWorker>> workers;
+  std::vector<std::vector<uint64_t>> handles(kRanks);
+  for (int r = 0; r < kRanks; ++r) {
+    workers.push_back(std::make_unique<LocalWorker>(
+        LocalWorkerOptions{.communicator = std::move(communicators[size_t(r)])}));
+    for (const std::string& text :
+         {"c = Constant() {value=float32 [2] {" + std::to_string(r + 1) +
+              ", 10}}\nn = Neg(c)\ns = AllReduce(n) {key=\"sum\"}\nfetch s\n",
+          std::string("c = Constant() {value=float32 [2] {5, 6}}\nn = Neg(c)\nfetch n\n")}) {
+      std::vector<Partition> parts;
+      parts.push_back(Part(text));
+      Awaited<absl::StatusOr<uint64_t>> handle;
+      workers.back()->Register(
+          {.session = 1, .parts = std::move(parts), .options = {.optimize = false}},
+          [&](auto given) { handle.Set(std::move(given)); });
+      handles[size_t(r)].push_back(ValueOrThrow(handle.Wait()));
+    }
+  }
+  std::vector<Awaited<RunResponse>> answers(kRanks * kSteps * 2);
+  size_t next = 0;
+  for (int64_t step = 0; step < kSteps; ++step) {
+    for (int r = 0; r < kRanks; ++r) {
+      for (int kind = 0; kind < 2; ++kind) {
+        workers[size_t(r)]->Run(
+            {.id = {1, 2 * step + kind}, .handle = handles[size_t(r)][size_t(kind)]},
+            [&answer = answers[next++]](RunResponse&& response) {
+              answer.Set(std::move(response));
+            });
+      }
+    }
+  }
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const RunResponse response = answers[i].Wait();
+    ASSERT_TRUE(response.status.ok()) << response.status;
+    EXPECT_EQ(response.results[0].ToString(),
+              i % 2 == 0 ? "float32 [2] {-3, -20}" : "float32 [2] {-5, -6}");
+  }
 }
 
 // A rendezvous of another kind: it hands values over on threads of its own.

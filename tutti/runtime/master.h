@@ -26,6 +26,9 @@ struct MasterRunRequest {
   absl::InlinedVector<int64_t, 8> targets;  // ids of nodes
   int64_t timeout_nanos = 0;                // 0: none
   bool trace = false;
+  // The calling thread has nothing to do until the answer comes, so work may be done on it. Not
+  // sent.
+  bool caller_waits = false;
 };
 
 // What a Session talks to: it turns requests into compiled steps, gives the parts to workers and

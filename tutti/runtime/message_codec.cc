@@ -15,6 +15,9 @@ namespace {
 using net::WireReader;
 using net::WireWriter;
 
+// In the byte of a tensor's rank: its bytes travel beside the fields.
+constexpr uint8_t kBeside = 0x80;
+
 void PutText(WireWriter& out, std::string_view text) {
   out.U64(text.size());
   out.Raw(text);
@@ -50,22 +53,51 @@ absl::Status GetStatus(WireReader& in) {
   return MakeStatus(absl::StatusCode(code), "{}", message);
 }
 
-void PutTensor(WireWriter& out, const Tensor& tensor) {
+// Reads a message: its fields, and one after the other the tensors beside them.
+class Decoder : public WireReader {
+ public:
+  Decoder(std::string_view fields, ReceivedTensors tensors)
+      : WireReader(fields), tensors_(tensors) {}
+
+  // Null when there is none any more.
+  const Tensor* NextTensor() { return next_ < tensors_.size() ? &tensors_[next_++] : nullptr; }
+  ReceivedTensors NextTensors(size_t count) {
+    count = std::min(count, tensors_.size() - next_);
+    next_ += count;
+    return tensors_.subspan(next_ - count, count);
+  }
+  bool AllTaken() const { return next_ == tensors_.size(); }
+
+ private:
+  const ReceivedTensors tensors_;
+  size_t next_ = 0;
+};
+
+void PutTensor(const Tensor& tensor, WireMessage& to) {
+  WireWriter out(&to.fields);
   out.U8(uint8_t(tensor.dtype()));
   if (!tensor.valid()) return;
-  out.U8(uint8_t(tensor.shape().rank()));
+  const bool beside = tensor.bytes() >= kLargeTensor;
+  out.U8(uint8_t(tensor.shape().rank()) | (beside ? kBeside : 0));
   for (const int64_t dim : tensor.shape().dims()) out.I64(dim);
-  out.Raw({static_cast<const char*>(tensor.raw()), tensor.bytes()});
+  if (beside) {
+    to.tensors.push_back(tensor);
+  } else {
+    out.Raw({static_cast<const char*>(tensor.raw()), tensor.bytes()});
+  }
 }
 
-absl::Status GetTensor(WireReader& in, Tensor& tensor) {
-  const uint8_t type = in.U8();
-  if (type > uint8_t(DType::kBool)) return InvalidArgument("a tensor of unknown dtype {}", type);
-  const auto dtype = DType(type);
-  if (dtype == DType::kInvalid) return absl::OkStatus();
-  const int rank = in.U8();
-  if (rank > kMaxRank) return InvalidArgument("a tensor of rank {}", rank);
-  std::vector<int64_t> dims(static_cast<size_t>(rank));
+absl::Status CheckBools(const Tensor& tensor) {
+  if (tensor.dtype() != kBool) return absl::OkStatus();
+  const std::string_view bytes(static_cast<const char*>(tensor.raw()), tensor.bytes());
+  for (const char byte : bytes) {
+    if (byte != 0 && byte != 1) return InvalidArgument("a bool with the value {}", uint8_t(byte));
+  }
+  return absl::OkStatus();
+}
+
+// How many bytes the tensor has that the fields describe.
+absl::StatusOr<size_t> GetDims(Decoder& in, DType dtype, std::vector<int64_t>& dims) {
   size_t bytes = SizeOf(dtype);
   bool empty = false;
   for (int64_t& dim : dims) {
@@ -73,25 +105,52 @@ absl::Status GetTensor(WireReader& in, Tensor& tensor) {
     if (dim < 0) return InvalidArgument("a tensor with a dimension of {}", dim);
     empty = empty || dim == 0;
   }
+  if (empty) return 0;
   for (const int64_t dim : dims) {
-    if (empty) break;
     if (size_t(dim) > kMostBytes / bytes) return InvalidArgument("a tensor that is too large");
     bytes *= size_t(dim);
   }
-  if (empty) bytes = 0;
+  return bytes;
+}
+
+absl::Status GetTensor(Decoder& in, Tensor& tensor) {
+  const uint8_t type = in.U8();
+  if (type > uint8_t(DType::kBool)) return InvalidArgument("a tensor of unknown dtype {}", type);
+  const auto dtype = DType(type);
+  if (dtype == DType::kInvalid) return absl::OkStatus();
+  const uint8_t rank_and_flag = in.U8();
+  const int rank = rank_and_flag & ~kBeside;
+  if (rank > kMaxRank) return InvalidArgument("a tensor of rank {}", rank);
+  std::vector<int64_t> dims(static_cast<size_t>(rank));
+  TUTTI_ASSIGN_OR_RETURN(const size_t bytes, GetDims(in, dtype, dims));
+  std::string why;
+  const auto shape = Shape::Make(dims, &why);
+  if (!shape) return InvalidArgument("a tensor of a shape that cannot be: {}", why);
+  if ((rank_and_flag & kBeside) != 0) {
+    const Tensor* const beside = in.NextTensor();
+    if (beside == nullptr) return InvalidArgument("a tensor whose bytes did not come");
+    if (beside->bytes() != bytes || bytes == 0) {
+      return InvalidArgument("a tensor of {} {} came with {} bytes; expected {}", NameOf(dtype),
+                             shape->ToString(), beside->bytes(), bytes);
+    }
+    const auto* const start = static_cast<const std::byte*>(beside->buffer()->data());
+    tensor = Tensor(dtype, *shape, beside->buffer(),
+                    size_t(static_cast<const std::byte*>(beside->raw()) - start));
+    return CheckBools(tensor);
+  }
   if (bytes > in.remaining()) return InvalidArgument("a tensor that is cut off");
   const std::string_view data = in.Raw(bytes);
-  tensor = Tensor(dtype, Shape(dims));
+  tensor = Tensor(dtype, *shape);
   if (bytes > 0) std::memcpy(tensor.raw(), data.data(), bytes);
-  return absl::OkStatus();
+  return CheckBools(tensor);
 }
 
-void PutTensors(WireWriter& out, const TensorList& tensors) {
-  out.U64(tensors.size());
-  for (const Tensor& tensor : tensors) PutTensor(out, tensor);
+void PutTensors(const TensorList& tensors, WireMessage& to) {
+  WireWriter(&to.fields).U64(tensors.size());
+  for (const Tensor& tensor : tensors) PutTensor(tensor, to);
 }
 
-absl::Status GetTensors(WireReader& in, TensorList& tensors) {
+absl::Status GetTensors(Decoder& in, TensorList& tensors) {
   const size_t count = GetCount(in, 1);
   tensors.resize(count);
   for (Tensor& tensor : tensors) TUTTI_RETURN_IF_ERROR(GetTensor(in, tensor));
@@ -198,9 +257,12 @@ absl::Status GetMemory(WireReader& in, const Graph& graph, MemoryTable& memory) 
   return absl::OkStatus();
 }
 
-absl::Status PutProgram(WireWriter& out, const Program& program) {
-  TUTTI_ASSIGN_OR_RETURN(const std::string graph, SerializeGraph(*program.graph));
+absl::Status PutProgram(const Program& program, WireMessage& to) {
+  const size_t before = to.tensors.size();
+  TUTTI_ASSIGN_OR_RETURN(const std::string graph, SerializeNodes(*program.graph, 0, to.tensors));
+  WireWriter out(&to.fields);
   PutText(out, graph);
+  out.U64(to.tensors.size() - before);
   PutOutputs(out, program.feeds);
   PutOutputs(out, program.fetches);
   out.U64(program.targets.size());
@@ -209,9 +271,13 @@ absl::Status PutProgram(WireWriter& out, const Program& program) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Program> GetProgram(WireReader& in) {
+absl::StatusOr<Program> GetProgram(Decoder& in) {
   Program program;
-  TUTTI_RETURN_IF_ERROR(ParseSerializedGraph(GetText(in), program.graph.get()));
+  const std::string_view graph = GetText(in);
+  const uint64_t constants = in.U64();
+  TUTTI_RETURN_IF_ERROR(
+      ParseSerializedNodes(graph, in.NextTensors(size_t(std::min<uint64_t>(constants, SIZE_MAX))),
+                           0, program.graph.get()));
   TUTTI_RETURN_IF_ERROR(GetOutputs(in, *program.graph, program.feeds));
   TUTTI_RETURN_IF_ERROR(GetOutputs(in, *program.graph, program.fetches));
   const size_t targets = GetCount(in, 8);
@@ -224,6 +290,8 @@ absl::StatusOr<Program> GetProgram(WireReader& in) {
 }
 
 void PutTrace(WireWriter& out, const StepTrace& trace) {
+  out.I64(trace.start_nanos);
+  out.I64(trace.answer_nanos);
   out.U64(trace.nodes.size());
   for (const NodeRecord& node : trace.nodes) {
     PutText(out, node.name);
@@ -232,6 +300,7 @@ void PutTrace(WireWriter& out, const StepTrace& trace) {
     out.I64(node.start_nanos);
     out.I64(node.end_nanos);
     out.I64(node.bytes);
+    PutText(out, node.transfer);
   }
   out.I64(trace.arena_bytes);
   out.U64(trace.peaks.size());
@@ -248,7 +317,9 @@ void PutTrace(WireWriter& out, const StepTrace& trace) {
 
 std::unique_ptr<StepTrace> GetTrace(WireReader& in) {
   auto trace = std::make_unique<StepTrace>();
-  trace->nodes.resize(GetCount(in, 48));
+  trace->start_nanos = in.I64();
+  trace->answer_nanos = in.I64();
+  trace->nodes.resize(GetCount(in, 56));
   for (NodeRecord& node : trace->nodes) {
     node.name = GetText(in);
     node.op = GetText(in);
@@ -256,6 +327,7 @@ std::unique_ptr<StepTrace> GetTrace(WireReader& in) {
     node.start_nanos = in.I64();
     node.end_nanos = in.I64();
     node.bytes = in.I64();
+    node.transfer = GetText(in);
   }
   trace->arena_bytes = in.I64();
   trace->peaks.resize(GetCount(in, 24));
@@ -273,29 +345,42 @@ std::unique_ptr<StepTrace> GetTrace(WireReader& in) {
 
 // What was decoded, if the message was whole.
 template <typename T>
-absl::StatusOr<T> IfComplete(const WireReader& in, T value, const char* what) {
-  if (in.Complete()) return value;
+absl::StatusOr<T> IfComplete(const Decoder& in, T value, const char* what) {
+  if (in.Complete() && in.AllTaken()) return value;
   return InvalidArgument("a {} that is {}", what, in.ok() ? "too long" : "cut off");
+}
+
+void PutOutputIds(WireWriter& out, const absl::InlinedVector<OutputId, 8>& ids) {
+  out.U64(ids.size());
+  for (const OutputId& id : ids) {
+    out.I64(id.node);
+    out.I32(id.index);
+  }
+}
+
+void GetOutputIds(Decoder& in, absl::InlinedVector<OutputId, 8>& ids) {
+  ids.resize(GetCount(in, 12));
+  for (OutputId& id : ids) {
+    id.node = in.I64();
+    id.index = in.I32();
+  }
 }
 
 }  // namespace
 
-std::string EncodeStatus(const absl::Status& status) {
-  std::string bytes;
-  WireWriter out(&bytes);
+void EncodeStatus(const absl::Status& status, WireMessage& to) {
+  WireWriter out(&to.fields);
   PutStatus(out, status);
-  return bytes;
 }
 
-absl::Status DecodeStatus(std::string_view bytes) {
-  WireReader in(bytes);
+absl::Status DecodeStatus(std::string_view fields) {
+  WireReader in(fields);
   absl::Status status = GetStatus(in);
   return in.Complete() ? status : InvalidArgument("a status that is cut off or too long");
 }
 
-std::string EncodeDevices(const std::vector<DeviceInfo>& devices) {
-  std::string bytes;
-  WireWriter out(&bytes);
+void EncodeDevices(const std::vector<DeviceInfo>& devices, WireMessage& to) {
+  WireWriter out(&to.fields);
   out.U64(devices.size());
   for (const DeviceInfo& device : devices) {
     PutText(out, device.name);
@@ -304,11 +389,10 @@ std::string EncodeDevices(const std::vector<DeviceInfo>& devices) {
     out.I64(device.memory_bytes);
     out.U64(device.incarnation);
   }
-  return bytes;
 }
 
-absl::StatusOr<std::vector<DeviceInfo>> DecodeDevices(std::string_view bytes) {
-  WireReader in(bytes);
+absl::StatusOr<std::vector<DeviceInfo>> DecodeDevices(std::string_view fields) {
+  Decoder in(fields, {});
   std::vector<DeviceInfo> devices(GetCount(in, 36));
   for (DeviceInfo& device : devices) {
     device.name = GetText(in);
@@ -320,9 +404,8 @@ absl::StatusOr<std::vector<DeviceInfo>> DecodeDevices(std::string_view bytes) {
   return IfComplete(in, std::move(devices), "list of devices");
 }
 
-absl::StatusOr<std::string> EncodeRegister(const RegisterRequest& request) {
-  std::string bytes;
-  WireWriter out(&bytes);
+absl::Status EncodeRegister(const RegisterRequest& request, WireMessage& to) {
+  WireWriter out(&to.fields);
   out.U64(request.session);
   out.U8(request.options.optimize ? 1 : 0);
   out.U64(request.parts.size());
@@ -330,17 +413,17 @@ absl::StatusOr<std::string> EncodeRegister(const RegisterRequest& request) {
     PutText(out, part.device);
     PutIndices(out, part.feed_index);
     PutIndices(out, part.fetch_index);
-    TUTTI_RETURN_IF_ERROR(PutProgram(out, part.program));
+    TUTTI_RETURN_IF_ERROR(PutProgram(part.program, to));
   }
-  return bytes;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<RegisterRequest> DecodeRegister(std::string_view bytes) {
-  WireReader in(bytes);
+absl::StatusOr<RegisterRequest> DecodeRegister(std::string_view fields, ReceivedTensors tensors) {
+  Decoder in(fields, tensors);
   RegisterRequest request;
   request.session = in.U64();
   request.options.optimize = in.U8() != 0;
-  request.parts.resize(GetCount(in, 56));
+  request.parts.resize(GetCount(in, 64));
   for (Partition& part : request.parts) {
     part.device = GetText(in);
     part.feed_index = GetIndices(in);
@@ -350,20 +433,18 @@ absl::StatusOr<RegisterRequest> DecodeRegister(std::string_view bytes) {
   return IfComplete(in, std::move(request), "register request");
 }
 
-std::string EncodeRun(const RunRequest& request) {
-  std::string bytes;
-  WireWriter out(&bytes);
+void EncodeRun(const RunRequest& request, WireMessage& to) {
+  WireWriter out(&to.fields);
   out.U64(request.id.session);
   out.I64(request.id.step);
   out.U64(request.handle);
   out.I64(request.random_step);
   out.U8(request.trace ? 1 : 0);
-  PutTensors(out, request.feeds);
-  return bytes;
+  PutTensors(request.feeds, to);
 }
 
-absl::StatusOr<RunRequest> DecodeRun(std::string_view bytes) {
-  WireReader in(bytes);
+absl::StatusOr<RunRequest> DecodeRun(std::string_view fields, ReceivedTensors tensors) {
+  Decoder in(fields, tensors);
   RunRequest request;
   request.id.session = in.U64();
   request.id.step = in.I64();
@@ -374,25 +455,70 @@ absl::StatusOr<RunRequest> DecodeRun(std::string_view bytes) {
   return IfComplete(in, std::move(request), "run request");
 }
 
-std::string EncodeResponse(const RunResponse& response) {
-  std::string bytes;
-  WireWriter out(&bytes);
-  PutStatus(out, response.status);
-  PutText(out, response.unfinished);
-  PutTensors(out, response.results);
-  out.U8(response.trace != nullptr ? 1 : 0);
-  if (response.trace != nullptr) PutTrace(out, *response.trace);
-  return bytes;
+void EncodeMasterRun(const MasterRunRequest& request, WireMessage& to) {
+  WireWriter out(&to.fields);
+  out.I64(request.step);
+  PutOutputIds(out, request.feeds);
+  PutOutputIds(out, request.fetches);
+  out.U64(request.targets.size());
+  for (const int64_t target : request.targets) out.I64(target);
+  out.I64(request.timeout_nanos);
+  out.U8(request.trace ? 1 : 0);
+  PutTensors(request.feed_values, to);
 }
 
-absl::StatusOr<RunResponse> DecodeResponse(std::string_view bytes) {
-  WireReader in(bytes);
+absl::StatusOr<MasterRunRequest> DecodeMasterRun(std::string_view fields, ReceivedTensors tensors) {
+  Decoder in(fields, tensors);
+  MasterRunRequest request;
+  request.step = in.I64();
+  GetOutputIds(in, request.feeds);
+  GetOutputIds(in, request.fetches);
+  request.targets.resize(GetCount(in, 8));
+  for (int64_t& target : request.targets) target = in.I64();
+  request.timeout_nanos = in.I64();
+  request.trace = in.U8() != 0;
+  TUTTI_RETURN_IF_ERROR(GetTensors(in, request.feed_values));
+  if (request.timeout_nanos < 0) {
+    return InvalidArgument("a timeout of {} ns", request.timeout_nanos);
+  }
+  return IfComplete(in, std::move(request), "run request");
+}
+
+void EncodeResponse(const RunResponse& response, WireMessage& to) {
+  WireWriter out(&to.fields);
+  PutStatus(out, response.status);
+  PutText(out, response.unfinished);
+  out.U8(response.trace != nullptr ? 1 : 0);
+  if (response.trace != nullptr) PutTrace(out, *response.trace);
+  PutTensors(response.results, to);
+}
+
+absl::StatusOr<RunResponse> DecodeResponse(std::string_view fields, ReceivedTensors tensors) {
+  Decoder in(fields, tensors);
   RunResponse response;
   response.status = GetStatus(in);
   response.unfinished = GetText(in);
-  TUTTI_RETURN_IF_ERROR(GetTensors(in, response.results));
   if (in.U8() != 0) response.trace = GetTrace(in);
+  TUTTI_RETURN_IF_ERROR(GetTensors(in, response.results));
   return IfComplete(in, std::move(response), "run response");
+}
+
+void EncodeValue(const SentValue& value, WireMessage& to) {
+  WireWriter out(&to.fields);
+  out.U64(value.id.session);
+  out.I64(value.id.step);
+  PutText(out, value.key);
+  PutTensor(value.value, to);
+}
+
+absl::StatusOr<SentValue> DecodeValue(std::string_view fields, ReceivedTensors tensors) {
+  Decoder in(fields, tensors);
+  SentValue value;
+  value.id.session = in.U64();
+  value.id.step = in.I64();
+  value.key = GetText(in);
+  TUTTI_RETURN_IF_ERROR(GetTensor(in, value.value));
+  return IfComplete(in, std::move(value), "sent value");
 }
 
 }  // namespace tutti

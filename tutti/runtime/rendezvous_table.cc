@@ -18,10 +18,25 @@ std::shared_ptr<Rendezvous> RendezvousTable::FindOrMake(const StepId& id) {
   return rendezvous;
 }
 
+std::shared_ptr<Rendezvous> RendezvousTable::FindOrMakeForValue(const StepId& id) {
+  std::lock_guard lock(mutex_);
+  if (closed_.contains(id)) return nullptr;
+  auto& rendezvous = by_step_[id];
+  if (rendezvous == nullptr) rendezvous = make_(id);
+  return rendezvous;
+}
+
 void RendezvousTable::Remove(const StepId& id, const absl::Status& reason) {
   std::shared_ptr<Rendezvous> removed;
   {
     std::lock_guard lock(mutex_);
+    if (closed_.insert(id).second) {
+      closed_order_.push_back(id);
+      if (closed_order_.size() > kMostClosed) {
+        closed_.erase(closed_order_.front());
+        closed_order_.pop_front();
+      }
+    }
     const auto it = by_step_.find(id);
     if (it == by_step_.end()) return;
     removed = std::move(it->second);
@@ -44,6 +59,15 @@ void RendezvousTable::RemoveSession(uint64_t session, const absl::Status& reason
     }
   }
   for (const auto& rendezvous : removed) rendezvous->Abort(reason);
+}
+
+void RendezvousTable::ForEach(const std::function<void(Rendezvous&)>& visit) const {
+  std::vector<std::shared_ptr<Rendezvous>> all;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [id, rendezvous] : by_step_) all.push_back(rendezvous);
+  }
+  for (const auto& rendezvous : all) visit(*rendezvous);
 }
 
 size_t RendezvousTable::size() const {

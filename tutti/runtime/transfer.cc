@@ -9,35 +9,54 @@
 namespace tutti {
 namespace {
 
-// The key of the cut, and the iterations of all loops around the node, the outermost first: each
-// iteration of nested loops sends a value of its own.
-std::string KeyOf(const KernelContext& context) {
-  const auto& key = context.node->attr<std::string>("key");
-  std::string path;
-  for (const LoopFrame* loop = context.step->loops; loop != nullptr; loop = loop->outer) {
-    path = fmt::format(";{}{}", loop->iteration, path);
+// What Send and Recv have in common: their key.
+template <typename Base>
+class TransferKernel : public Base {
+ public:
+  absl::Status Prepare(PrepareContext& context) override {
+    key_ = context.node().attr<std::string>("key");
+    return absl::OkStatus();
   }
-  return key + path;
-}
 
-class SendKernel final : public Kernel {
+ protected:
+  // Calls `use` with the key of the cut and, behind it, the iterations of all loops around the
+  // node, the outermost first: each iteration of nested loops sends a value of its own.
+  template <typename Use>
+  auto WithKey(const KernelContext& context, const Use& use) const {
+    if (context.step->loops == nullptr) return use(key_);
+    std::string path;
+    for (const LoopFrame* loop = context.step->loops; loop != nullptr; loop = loop->outer) {
+      path = fmt::format(";{}{}", loop->iteration, path);
+    }
+    return use(key_ + path);
+  }
+
+ private:
+  std::string key_;
+};
+
+class SendKernel final : public TransferKernel<Kernel> {
  public:
   absl::Status Compute(KernelContext& context) override {
-    return context.step->rendezvous->Send(KeyOf(context), context.input(0));
+    return WithKey(context, [&](const std::string& key) {
+      return context.step->rendezvous->Send(key, context.input(0));
+    });
   }
 };
 
-class RecvKernel final : public AsyncKernel {
+class RecvKernel final : public TransferKernel<AsyncKernel> {
  public:
   void Start(KernelContext& context) override {
-    context.step->rendezvous->Receive(
-        KeyOf(context), [&context](absl::Status status, Tensor value) {
-          if (status.ok()) context.SetOutput(0, std::move(value));
-          context.completion->NodeDone(context.index, std::move(status));
-        });
+    WithKey(context, [&](const std::string& key) {
+      context.step->rendezvous->Receive(key, [&context](absl::Status status, Tensor value) {
+        if (status.ok()) context.SetOutput(0, std::move(value));
+        context.completion->NodeDone(context.index, std::move(status));
+      });
+    });
   }
   std::string Awaited(const KernelContext& context) const override {
-    return fmt::format("the Send of \"{}\"", KeyOf(context));
+    return WithKey(context,
+                   [](const std::string& key) { return fmt::format("the Send of \"{}\"", key); });
   }
 };
 

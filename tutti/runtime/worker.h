@@ -11,8 +11,8 @@
 #include "tutti/compile/partition.h"
 #include "tutti/compile/pipeline.h"
 #include "tutti/device/device_info.h"
-#include "tutti/runtime/step_id.h"
 #include "tutti/runtime/executor/step_trace.h"
+#include "tutti/runtime/step_id.h"
 #include "tutti/tensor/tensor.h"
 
 // What a master and the tasks that run its steps say to each other. Every message owns what it
@@ -37,6 +37,9 @@ struct RunRequest {
   int64_t random_step = 0;  // for random ops that are given no step
   bool trace = false;
   TensorList feeds;  // those of the registered parts, one part after the other
+  // The calling thread has nothing to do until the answer comes, so work may be done on it. Not
+  // sent: false where a request arrives from another process.
+  bool caller_waits = false;
 };
 
 struct RunResponse {

@@ -8,19 +8,14 @@
 #include <random>
 
 #include "tutti/base/error.h"
+#include "tutti/testing/error_of.h"
 #include "tutti/testing/sweep.h"
 
 namespace tutti {
 namespace {
 
-std::string ErrorOf(const auto& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using ::tutti::testing::ErrorOf;
+
 std::string ParseError(std::string_view bytes) {
   return ErrorOf([&] { ParseNpy(bytes); });
 }

@@ -38,8 +38,9 @@ struct OpSample {
   // How far CPU and reference may differ in float32, relative to the magnitude of each element:
   // its own size, or that of the numbers that it is the sum of (see magnitude.h).
   double tolerance = 1e-5;
-  // The least magnitude, for ops that subtract large numbers which do not come from their inputs:
-  // 1 + erf(x). Say at the sample which.
+  // The least magnitude, for ops that subtract numbers which do not move with their inputs, such as
+  // 1 + erf(x): the size of these numbers, or less where rounding them is well within `tolerance`.
+  // Say at the sample which.
   double least_magnitude = 0;
   // The same for its gradients: 1 - tanh(x)^2.
   double least_gradient_magnitude = 0;

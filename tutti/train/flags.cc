@@ -1,15 +1,19 @@
 #include "tutti/train/flags.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <limits>
 #include <system_error>
 
 #include "tutti/base/status.h"
+#include "tutti/train/settings_file.h"
 
 namespace tutti {
 namespace {
@@ -27,6 +31,14 @@ std::string Joined(const std::vector<std::string>& words) {
     text += (i == 0 ? "" : i + 1 == words.size() ? " or " : ", ") + words[i];
   }
   return text;
+}
+
+// "TUTTI_MAX_STEPS" of "max-steps".
+std::string VariableOf(std::string_view flag) {
+  std::string name = "TUTTI_";
+  for (const char c : flag)
+    name += c == '-' ? '_' : char(std::toupper(static_cast<unsigned char>(c)));
+  return name;
 }
 
 std::string_view FileName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
@@ -47,7 +59,7 @@ void Flags::Add(std::string name, std::string* value, std::string help,
     *value = text;
     return "";
   };
-  AddFlag({std::move(name), std::move(help), "TEXT", *value, set});
+  AddFlag({std::move(name), std::move(help), "TEXT", *value, set, [value] { return *value; }});
 }
 
 void Flags::Add(std::string name, std::string* value, std::string help, Accept accept) {
@@ -57,7 +69,7 @@ void Flags::Add(std::string name, std::string* value, std::string help, Accept a
     if (expected.empty()) *value = std::move(accepted);
     return expected;
   };
-  AddFlag({std::move(name), std::move(help), "TEXT", *value, set});
+  AddFlag({std::move(name), std::move(help), "TEXT", *value, set, [value] { return *value; }});
 }
 
 void Flags::Add(std::string name, int64_t* value, std::string help, int64_t least) {
@@ -73,7 +85,8 @@ void Flags::Add(std::string name, int64_t* value, std::string help, int64_t leas
     *value = parsed;
     return "";
   };
-  AddFlag({std::move(name), std::move(help), "N", fmt::format("{}", *value), set});
+  AddFlag({std::move(name), std::move(help), "N", fmt::format("{}", *value), set,
+           [value] { return fmt::format("{}", *value); }});
 }
 
 void Flags::Add(std::string name, double* value, std::string help, double least) {
@@ -85,7 +98,8 @@ void Flags::Add(std::string name, double* value, std::string help, double least)
     *value = parsed;
     return "";
   };
-  AddFlag({std::move(name), std::move(help), "X", fmt::format("{}", *value), set});
+  AddFlag({std::move(name), std::move(help), "X", fmt::format("{}", *value), set,
+           [value] { return fmt::format("{}", *value); }});
 }
 
 void Flags::Add(std::string name, bool* value, std::string help) {
@@ -94,11 +108,83 @@ void Flags::Add(std::string name, bool* value, std::string help) {
     *value = text != "false";
     return "";
   };
-  AddFlag({std::move(name), std::move(help), "", "", set, false});
+  AddFlag({std::move(name), std::move(help), "", "", set,
+           [value] { return std::string(*value ? "true" : "false"); }, false});
 }
 
 void Flags::Append(const Flags& other) {
   for (const Flag& flag : other.flags_) AddFlag(flag);
+}
+
+Flags::Flag* Flags::Find(std::string_view name) {
+  const auto flag = std::find_if(flags_.begin(), flags_.end(),
+                                 [&](const Flag& known) { return name == known.name; });
+  return flag == flags_.end() ? nullptr : &*flag;
+}
+
+void Flags::TakeFile(const std::string& path, std::string_view program) {
+  for (const FileSetting& setting : ReadSettings(path, program)) {
+    Flag* const flag = Find(setting.name);
+    if (flag == nullptr) {
+      ThrowInvalidArgument(
+          fmt::format("{}: there is no setting \"{}\"; --help lists them, and what "
+                      "is for another program goes under [its name]",
+                      setting.where, setting.name));
+    }
+    if (const std::string expected = flag->set(setting.value); !expected.empty()) {
+      ThrowInvalidArgument(fmt::format("{}: {} is \"{}\"; expected {}", setting.where, setting.name,
+                                       setting.value, expected));
+    }
+    flag->source = setting.where;
+  }
+}
+
+void Flags::TakeEnvironment() {
+  for (Flag& flag : flags_) {
+    const std::string variable = VariableOf(flag.name);
+    const char* const value = std::getenv(variable.c_str());
+    if (value == nullptr) continue;
+    if (const std::string expected = flag.set(value); !expected.empty()) {
+      ThrowInvalidArgument(fmt::format("{} is \"{}\"; expected {}", variable, value, expected));
+    }
+    flag.source = variable;
+  }
+}
+
+bool Flags::ParseWithSettings(int argc, const char* const* argv) {
+  has_settings_ = true;
+  std::string config;
+  bool print = false;
+  Add("config", &config, "FILE with settings (tutti.toml, if there is one)");
+  Add("print-config", &print, "show every setting and where it comes from, and end");
+  // The file comes first and the flags last, but a flag names the file.
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument == "--config" && i + 1 < argc) config = argv[i + 1];
+    if (argument.starts_with("--config=")) config = argument.substr(argument.find('=') + 1);
+  }
+  const char* const named = std::getenv("TUTTI_CONFIG");
+  if (config.empty() && named != nullptr) config = named;
+  if (config.empty() && ::access("tutti.toml", F_OK) == 0) config = "tutti.toml";
+  if (!config.empty()) TakeFile(config, FileName(argv[0]));
+  TakeEnvironment();
+  if (!Parse(argc, argv)) return false;
+  if (print) std::fputs(Settings().c_str(), stdout);
+  return !print;
+}
+
+std::string Flags::Settings() const {
+  size_t name = 0, value = 0;
+  for (const Flag& flag : flags_) {
+    name = std::max(name, flag.name.size());
+    value = std::max(value, flag.get().size());
+  }
+  std::string text;
+  for (const Flag& flag : flags_) {
+    if (flag.name == "print-config") continue;
+    text += fmt::format("{:<{}}  {:<{}}  {}\n", flag.name, name, flag.get(), value, flag.source);
+  }
+  return text;
 }
 
 bool Flags::Parse(int argc, const char* const* argv) {
@@ -110,10 +196,8 @@ bool Flags::Parse(int argc, const char* const* argv) {
     }
     const size_t equals = argument.find('=');
     const std::string_view name = argument.substr(0, equals);
-    const auto flag = std::find_if(flags_.begin(), flags_.end(), [&](const Flag& known) {
-      return name.starts_with("--") && name.substr(2) == known.name;
-    });
-    if (flag == flags_.end()) {
+    Flag* const flag = name.starts_with("--") ? Find(name.substr(2)) : nullptr;
+    if (flag == nullptr) {
       ThrowInvalidArgument(fmt::format("there is no flag {}; --help lists them", argument));
     }
     std::string_view value;
@@ -126,6 +210,7 @@ bool Flags::Parse(int argc, const char* const* argv) {
     if (const std::string expected = flag->set(value); !expected.empty()) {
       ThrowInvalidArgument(fmt::format("{} is \"{}\"; expected {}", name, value, expected));
     }
+    flag->source = "flag";
   }
   return true;
 }
@@ -144,6 +229,12 @@ std::string Flags::Help(std::string_view program) const {
       "environment:\n"
       "  TF_CONFIG        the cluster and this task's place in it; not set: alone\n"
       "  TUTTI_JOB_TOKEN  a secret text, the same for all tasks of a job; others are refused\n";
+  if (has_settings_) {
+    text +=
+        "  TUTTI_...        any flag: TUTTI_MAX_STEPS for --max-steps; flags beat variables, "
+        "which\n"
+        "                   beat tutti.toml, whose keys are flags: max-steps = 100\n";
+  }
   return text;
 }
 

@@ -35,10 +35,23 @@ class Flags {
   void Append(const Flags& other);
 
   // Throws Error (kInvalidArgument) that names the flag, what was given and what was expected.
-  // False when --help was asked for; it has been printed to stdout then.
+  // False when --help or --print-config was asked for; it has been printed to stdout then.
   bool Parse(int argc, const char* const* argv);
 
+  // The same, with values from a file and the environment first: flags beat variables, which beat
+  // the file. The flag --max-steps is the variable TUTTI_MAX_STEPS and the key max-steps. The file
+  // is that of --config or TUTTI_CONFIG, else tutti.toml of the current directory if there is one
+  // (settings_file.h tells what it may hold); its keys must be flags.
+  bool ParseWithSettings(int argc, const char* const* argv);
+
   std::string Help(std::string_view program) const;
+
+  // Every flag with its value and where that came from, a line each: what --print-config shows.
+  //   max-steps      2000   flag
+  //   batch-size     128    tutti.toml:2
+  //   seed           7      TUTTI_SEED
+  //   learning-rate  0.001  default
+  std::string Settings() const;
 
  private:
   struct Flag {
@@ -48,12 +61,18 @@ class Flags {
     std::string initial;
     // Sets the variable; what was expected, or "" if the text was fine.
     std::function<std::string(std::string_view)> set;
+    std::function<std::string()> get = {};  // its value as text
     bool needs_value = true;
+    std::string source = "default";
   };
   void AddFlag(Flag flag);
+  Flag* Find(std::string_view name);
+  void TakeFile(const std::string& path, std::string_view program);
+  void TakeEnvironment();
 
   std::string summary_;
   std::vector<Flag> flags_;
+  bool has_settings_ = false;  // --print-config and --config are known
 };
 
 }  // namespace tutti

@@ -15,9 +15,16 @@
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
 #include "tutti/base/log.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
+#include "tutti/cluster/roles.h"
 #include "tutti/cluster/tf_config.h"
+#include "tutti/http/metrics_page.h"
+#include "tutti/train/checkpoints/save_schedule.h"
+#include "tutti/train/find_task.h"
+#include "tutti/train/hooks/built_in.h"
+#include "tutti/train/reporting/worker_trace.h"
 #include "tutti/train/stop.h"
 #include "tutti/train/strategies/registry.h"
 
@@ -77,6 +84,34 @@ void KeepOwnFlags(const StrategyDef& chosen, std::map<std::string, std::string>&
   }
 }
 
+// Accepts what `parse` does not throw for; its message says what was expected.
+Flags::Accept AcceptedIf(std::function<void(const std::string&)> parse) {
+  return [parse = std::move(parse)](std::string_view text, std::string* expected) {
+    try {
+      parse(std::string(text));
+    } catch (const Error& error) {
+      const std::string message = error.what();
+      const size_t at = message.find("; expected ");
+      *expected = at == std::string::npos ? message : message.substr(at + 11);
+    }
+    return std::string(text);
+  };
+}
+
+// Accepts some of `words`, separated by commas.
+Flags::Accept AcceptedWords(std::vector<std::string> words) {
+  return [words = std::move(words)](std::string_view text, std::string* expected) {
+    for (size_t begin = 0; begin <= text.size() && !text.empty();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      if (std::find(words.begin(), words.end(), text.substr(begin, end - begin)) == words.end()) {
+        *expected = fmt::format("some of {}, separated by commas", fmt::join(words, ", "));
+      }
+      begin = end + 1;
+    }
+    return std::string(text);
+  };
+}
+
 Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   std::vector<std::string> summaries;
   for (const StrategyDef* def : AllStrategies()) {
@@ -91,6 +126,7 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
               return std::string(text);
             });
   flags.Add("max-steps", &config.max_steps, "updates to make", 1);
+  flags.Add("epochs", &config.epochs, "passes over the data to make instead; 0 for --max-steps", 0);
   flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
   flags.Add("learning-rate", &config.learning_rate, "at the start", 0.0);
   flags.Add("scale-learning-rate", &config.scale_learning_rate,
@@ -98,18 +134,58 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("warmup-steps", &config.warmup_steps, "updates over which it grows", 0);
   flags.Add("seed", &config.seed, "fixes initial weights, the order of samples and dropout", 0);
   AddStrategyFlags(config.strategy_flags, flags);
+  flags.Add("eval-every", &config.eval_every, "steps between evaluations; 0 for one at the end", 0);
+  flags.Add("early-stop", &config.early_stop,
+            "METRIC:PATIENCE, to end when so many evaluations brought nothing better",
+            AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
+  flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
+  flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
+  flags.Add("show", &config.show,
+            "what log and summaries tell beside the loss: learning-rate, gradient-norm, metrics, "
+            "separated by commas",
+            AcceptedWords({"learning-rate", "gradient-norm", "metrics"}));
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
+  flags.Add("ps", &config.ps,
+            "how many of the processes that mpirun, srun or torchrun started hold variables", 0);
+  flags.Add("evaluator", &config.evaluator, "the last of these processes evaluates");
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
+  flags.Add("model-dir", &config.model_dir,
+            "DIR for checkpoints, from the newest of which training goes on, and for what "
+            "TensorBoard shows");
+  flags.Add("save-every", &config.save_every, "steps (500) or seconds (60s) between checkpoints",
+            [](std::string_view text, std::string* expected) {
+              *expected = SaveSchedule::Check(text);
+              return std::string(text);
+            });
+  flags.Add("keep", &config.keep, "newest checkpoints that stay; 0 for all", 0);
+  flags.Add("keep-best", &config.keep_best, "METRIC by which the best checkpoint stays, too");
+  flags.Add("warm-start", &config.warm_start, "PATH of a checkpoint to take what fits from");
+  flags.Add("warm-start-map", &config.warm_start_map, "NEW=OLD,... names for it; NEW*=OLD*");
   flags.Add("report", &config.report, "FILE for what the training took, as JSON");
-  flags.Add("trace", &config.trace, "FILE for a Chrome trace of all workers, on the first");
-  flags.Add("verbose", &config.verbose, "tell how gradients travel");
+  flags.Add(
+      "trace", &config.trace,
+      "FILE, or A..B[:FILE] for steps A to B, for a Chrome trace of all workers, on the first",
+      AcceptedIf([](const std::string& text) { ParseTraceRequest(text); }));
+  flags.Add(
+      "http", &config.http,
+      "PORT, or HOST:PORT, where /metrics and /healthz are served; tasks of one host take one "
+      "port after the other",
+      [](std::string_view text, std::string* expected) {
+        const auto place = http::ParseHttpPlace(std::string(text));
+        if (!place.ok()) *expected = "a port from 1 to 65535, or HOST:PORT";
+        return std::string(text);
+      });
+  flags.Add("summary", &config.summary, "show the layers of the model at the start");
+  flags.Add("verbose", &config.verbose, "tell how gradients travel, and --summary");
+  flags.Add("quiet", &config.quiet, "print nothing but errors");
   return flags;
 }
 
 // What only the end of the training would find out otherwise.
 void CheckFiles(const RunConfig& config) {
-  for (const auto& [flag, path] : {std::pair("report", config.report), {"trace", config.trace}}) {
+  for (const auto& [flag, path] :
+       {std::pair("report", config.report), {"trace", ParseTraceRequest(config.trace).path}}) {
     if (path.empty()) continue;
     ThrowIfError(WithPrefix(CheckWritable(path), fmt::format("--{}: ", flag)));
   }
@@ -129,6 +205,27 @@ void ShowRole(const TaskConfig& task, const RunConfig& config) {
     FormatTo(stderr, "{}: {}\n", config.program, cluster.substr(begin, end - begin));
     begin = end + 1;
   }
+}
+
+// The page that --http asks for; null: none. The metrics outlive it, since the config has them.
+std::unique_ptr<http::MetricsPage> ServeMetrics(RunConfig& config, const TaskConfig* task) {
+  if (config.http.empty()) return nullptr;
+  const http::HttpPlace place = ValueOrThrow(http::ParseHttpPlace(config.http));
+  const int position = task == nullptr ? 0 : PositionOnHost(task->cluster, task->task);
+  config.metrics = std::make_shared<MetricsRegistry>();
+  AddProcessMetrics(*config.metrics);
+  const std::string role = task == nullptr ? "local" : ToString(task->task);
+  config.metrics
+      ->AddGauge("tutti_task_info", "1, with what this process is in its labels.",
+                 {{"task", role}, {"strategy", config.strategy}})
+      .Set(1);
+  auto page = ValueOrThrow(http::MetricsPage::Start(
+      {.host = place.host,
+       .port = place.port + position,
+       .metrics = config.metrics.get(),
+       .health = [role] { return http::MetricsPage::Health{.text = "ok: " + role}; }}));
+  FormatTo(stderr, "{}: metrics at {}/metrics\n", config.program, page->address());
+  return page;
 }
 
 int ExitCodeOf(Code code) {
@@ -195,22 +292,29 @@ int Main(int argc, char** argv, const MainOptions& options,
   CatchStopSignals();
   std::optional<TaskConfig> task;
   const StrategyDef* strategy = nullptr;
+  bool meeting = false;  // what fails then may be cured by another start
   try {
-    if (!FlagsOf(config, options).Parse(argc, argv)) return 0;
+    Flags flags = FlagsOf(config, options);
+    if (!flags.ParseWithSettings(argc, argv)) return 0;
+    config.settings = flags.Settings();
     strategy = &FindStrategy(config.strategy);
     KeepOwnFlags(*strategy, config.strategy_flags);
-    task = ValueOrThrow(TfConfigFromEnvironment());
-    if (task) {
-      config.tf_config = std::getenv("TF_CONFIG");
-      CheckRole(*strategy, *task);
-    }
+    const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());
+    CheckRoleFlags(environment, config);
+    meeting = true;
+    task = FindTask(environment, config);
+    meeting = false;
+    if (task) CheckRole(*strategy, *task);
     if (!task || task->TrainerRank() == 0) CheckFiles(config);
   } catch (const Error& error) {
+    if (meeting && error.code() != Code::kInvalidArgument) return FailToStart(config, error);
     Tell(config, error.what());
     return kUsage;
   }
-  if (task) ShowRole(*task, config);
+  if (task && !config.quiet) ShowRole(*task, config);
+  std::unique_ptr<http::MetricsPage> page;
   try {
+    page = ServeMetrics(config, task ? &*task : nullptr);
     if (task && !Trains(*strategy, *task)) {
       config.strategy_flags = CompleteFlags(*strategy, config.strategy_flags);
       strategy->others.at(task->task.job)({config, &*task});

@@ -15,8 +15,9 @@ struct MainOptions {
   const Flags* flags = nullptr;             // the program's own, beside those of RunConfig
 };
 
-// What a training program's main returns. Reads the flags and TF_CONFIG, joins the other workers,
-// calls `body`, and turns what it throws into a message and an exit code:
+// What a training program's main returns. Reads the flags, settings (TUTTI_*, tutti.toml) and
+// TF_CONFIG, joins the other workers, calls `body`, and turns what it throws into a message and an
+// exit code:
 //   0    done
 //   1    training error, or results that could not be written to stdout
 //   2    usage: a flag or TF_CONFIG

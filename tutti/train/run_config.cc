@@ -30,6 +30,11 @@ void RunConfig::Join() {
   strategy_object = def.make({*this, parsed ? &*parsed : nullptr});
 }
 
+bool RunConfig::Shows(std::string_view what) const {
+  const std::string words = "," + show + ",";
+  return words.find("," + std::string(what) + ",") != std::string::npos;
+}
+
 LearningRate RunConfig::Adjusted(const LearningRate& rate) const {
   LearningRate adjusted = rate;
   const int batches = strategy_object == nullptr ? 1 : strategy_object->BatchesPerUpdate();

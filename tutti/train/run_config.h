@@ -4,11 +4,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "tutti/train/optimizers/learning_rate.h"
 #include "tutti/train/strategies/strategy.h"
 
 namespace tutti {
+
+class MetricsRegistry;
 
 // How a program is to be run. Main makes it from flags and the launch environment; a program may
 // change defaults beforehand (MainOptions::defaults), or make one by hand:
@@ -26,14 +29,39 @@ struct RunConfig {
   std::map<std::string, std::string> strategy_flags = {};
   bool scale_learning_rate = false;  // --scale-learning-rate: times Strategy::BatchesPerUpdate
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
+  int64_t ps = 0;                    // --ps: of the processes that MPI, Slurm or torchrun started
+  bool evaluator = false;            // --evaluator: the last of them evaluates
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
-  std::string report = {};           // --report: what a training took, as JSON
-  std::string trace = {};            // --trace: a Chrome trace of all workers
-  bool verbose = false;              // --verbose: tell how gradients travel
+  std::string model_dir = {};  // --model-dir: where checkpoints are kept; empty: there are none
+  // --save-every: how often one is written: steps ("500"), seconds ("60s"), or "0", only at the end
+  std::string save_every = "600s";
+  int64_t keep = 5;                 // --keep: how many of the newest stay; 0: all
+  std::string keep_best = {};       // --keep-best: and the best one by this metric
+  std::string warm_start = {};      // --warm-start: a checkpoint to take what fits from
+  std::string warm_start_map = {};  // --warm-start-map: NEW=OLD,... names for it
+  std::string report = {};          // --report: what a training took, as JSON
+  std::string trace = {};  // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
+  std::string http = {};   // --http: PORT or HOST:PORT of /metrics and /healthz
+  bool verbose = false;    // --verbose: tell how gradients travel, and --summary
+  bool quiet = false;      // --quiet: print nothing but errors
+  bool summary = false;    // --summary: show the layers of the model at the start
+  // --show: what the log and the summaries tell beside the loss, separated by commas:
+  // learning-rate, gradient-norm, metrics (of the training batches).
+  std::string show = {};
+  int64_t summary_every = 100;  // --summary-every: steps between summaries in the model directory
+  bool histograms = false;      // --histograms: of weights and gradients, with each summary
+  int64_t epochs = 0;           // --epochs: passes over the data instead of max_steps; 0: max_steps
+  int64_t eval_every = 0;       // --eval-every: steps between evaluations; 0: only at the end
+  std::string early_stop = {};  // --early-stop: METRIC:PATIENCE
   // The cluster and the place of this process in it, as the text of TF_CONFIG; empty: there is no
   // cluster. Main takes that of the environment.
   std::string tf_config = {};
+  // Every setting and where it came from, as --print-config shows it; Main's.
+  std::string settings = {};
   std::string program = "tutti";  // begins messages; Main: the program's file name
+
+  // What the training counts of itself; null: nothing. Main makes it where --http is given.
+  std::shared_ptr<MetricsRegistry> metrics = nullptr;
 
   // Set by Join.
   std::string role = "local";  // "/job:worker/task:1"
@@ -54,6 +82,8 @@ struct RunConfig {
   // `rate` as the flags want it: times the batches that an update is made from, and warmed up.
   LearningRate Adjusted(const LearningRate& rate) const;
   bool leads() const { return rank() == 0; }  // prints, writes files
+  bool Tells() const { return leads() && !quiet; }
+  bool Shows(std::string_view what) const;  // is it one of the words of `show`?
 };
 
 }  // namespace tutti

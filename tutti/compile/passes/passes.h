@@ -22,6 +22,7 @@ absl::StatusOr<Program> Prune(Program program, const PassContext& context);
 absl::StatusOr<Program> FoldConstants(Program program, const PassContext& context);
 absl::StatusOr<Program> Simplify(Program program, const PassContext& context);
 absl::StatusOr<Program> MergeCommon(Program program, const PassContext& context);
+absl::StatusOr<Program> GatherInPlace(Program program, const PassContext& context);
 absl::StatusOr<Program> FuseMatrix(Program program, const PassContext& context);
 absl::StatusOr<Program> FuseDescent(Program program, const PassContext& context);
 absl::StatusOr<Program> KeepPositions(Program program, const PassContext& context);

@@ -10,21 +10,13 @@
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::HasSubstr;
-
-template <typename Function>
-std::string ErrorOf(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using ::tutti::testing::ErrorOf;
 
 class ControlTest : public ::testing::Test {
  protected:

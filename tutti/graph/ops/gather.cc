@@ -168,6 +168,15 @@ void RegisterGatherOps(OpRegistry& registry) {
                 .attrs = {{"axis", int64_t{0}}},
                 .infer = InferGather,
                 .gradient = Gradient::kDefined});
+  // A Gather along axis 0 that copies rows of a variable from where it lives.
+  registry.Add({.name = "_GatherRows",
+                .inputs = {"&params", "indices"},
+                .attrs = {{"axis", int64_t{0}}},
+                .infer = InferGather,
+                .stateful = true,
+                .without_effects = true,
+                .reads_references = true,
+                .internal = true});
   registry.Add({.name = "GatherGrad",
                 .inputs = {"gradient", "indices", "params_shape"},
                 .attrs = {{"axis", int64_t{0}}},

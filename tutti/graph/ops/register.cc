@@ -21,6 +21,7 @@ void RegisterAllOps(OpRegistry& registry) {
   RegisterNormOps(registry);
   RegisterStateOps(registry);
   RegisterUpdateOps(registry);
+  RegisterCheckpointOps(registry);
   RegisterQueueOps(registry);
   RegisterSyncOps(registry);
   RegisterCollectiveOps(registry);

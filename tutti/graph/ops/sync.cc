@@ -99,6 +99,7 @@ struct SyncOp {
   std::function<absl::Status(InferContext&)> infer;
   bool waits = false;
   bool provides_outputs = false;
+  std::vector<AttrDef> attrs = {};
 };
 
 void AddSyncOps(OpRegistry& registry, const char* resource, std::vector<SyncOp> ops) {
@@ -106,6 +107,7 @@ void AddSyncOps(OpRegistry& registry, const char* resource, std::vector<SyncOp> 
     registry.Add({.name = op.name,
                   .inputs = std::move(op.inputs),
                   .refers_to = {resource},
+                  .attrs = std::move(op.attrs),
                   .infer = std::move(op.infer),
                   .gradient = Gradient::kZero,
                   .stateful = true,
@@ -129,16 +131,25 @@ void RegisterSyncOps(OpRegistry& registry) {
   AddResource(registry, "Accumulator", {{"dtype", AttrType::kDType}, {"shape", AttrType::kShape}});
   AddResource(registry, "Gate", {{"admit", AttrType::kInt}, {"workers", AttrType::kInt}});
   AddResource(registry, "Clock", {{"workers", AttrType::kInt}});
+  AddResource(registry, "Ledger", {{"workers", AttrType::kInt}});
 
   AddSyncOps(registry, "Mutex",
              {{"MutexAcquire", {"&mutex"}, InferIntegers(kInt64), true},
               {"MutexRelease", {"&mutex", "token"}, InferIntegers(DType::kInvalid)}});
   AddSyncOps(registry, "Barrier", {{"BarrierWait", {"&barrier"}, InferIntegers(kInt64), true}});
   AddSyncOps(registry, "Accumulator",
-             {{"AccumulatorApply", {"&accumulator", "step", "slot", "gradient"}, InferApply},
+             {{"AccumulatorApply",
+               {"&accumulator", "step", "slot", "gradient"},
+               InferApply,
+               false,
+               false,
+               {{"once", false}}},
               {"AccumulatorApplyRows",
                {"&accumulator", "step", "slot", "indices", "rows"},
-               InferApplyRows},
+               InferApplyRows,
+               false,
+               false,
+               {{"once", false}}},
               {"AccumulatorTake",
                {"&accumulator", "step", "slots"},
                [](InferContext& c) { return InferTake(c, false); },
@@ -161,11 +172,19 @@ void RegisterSyncOps(OpRegistry& registry) {
                true,
                true},
               {"GateLeave", {"&gate", "worker"}, InferIntegers(DType::kInvalid)},
-              {"GateRefused", {"&gate"}, InferIntegers(kInt64)}});
+              {"GateJoin", {"&gate", "worker"}, InferIntegers(kInt64)},
+              {"GateRefused", {"&gate"}, InferIntegers(kInt64)},
+              {"GateRefusals", {"&gate"}, [](InferContext& c) -> absl::Status {
+                 c.SetOutput(0, kInt64, Shape{Declaration(c).attr<int64_t>("workers")});
+                 return absl::OkStatus();
+               }}});
   AddSyncOps(registry, "Clock",
              {{"ClockAdvance", {"&clock", "worker"}, InferIntegers(kInt64)},
               {"ClockWait", {"&clock", "worker", "staleness"}, InferIntegers(kInt64), true},
-              {"ClockLeave", {"&clock", "worker"}, InferIntegers(DType::kInvalid)}});
+              {"ClockLeave", {"&clock", "worker"}, InferIntegers(DType::kInvalid)},
+              {"ClockJoin", {"&clock", "worker"}, InferIntegers(kInt64)}});
+  AddSyncOps(registry, "Ledger",
+             {{"LedgerEnter", {"&ledger", "worker", "step"}, InferIntegers(kBool)}});
 }
 
 Output Mutex(Graph& graph, std::string_view name, std::source_location where) {
@@ -194,22 +213,24 @@ Output Accumulator(Graph& graph, DType dtype, const Shape& shape, std::string_vi
       .Build();
 }
 Node* AccumulatorApply(Input accumulator, Input step, Input slot, Input gradient,
-                       std::string_view name) {
+                       const AccumulatorApplyOptions& options, std::string_view name) {
   return OpBuilder("AccumulatorApply", name)
       .In(accumulator)
       .In(step)
       .In(slot)
       .In(gradient)
+      .Attr("once", options.once)
       .BuildNode();
 }
 Node* AccumulatorApplyRows(Input accumulator, Input step, Input slot, Input indices, Input rows,
-                           std::string_view name) {
+                           const AccumulatorApplyOptions& options, std::string_view name) {
   return OpBuilder("AccumulatorApplyRows", name)
       .In(accumulator)
       .In(step)
       .In(slot)
       .In(indices)
       .In(rows)
+      .Attr("once", options.once)
       .BuildNode();
 }
 Output AccumulatorTake(Input accumulator, Input step, Input slots, std::string_view name) {
@@ -235,8 +256,14 @@ Output GateAdmitted(Input gate, Input step, std::string_view name) {
 Node* GateLeave(Input gate, Input worker, std::string_view name) {
   return OpBuilder("GateLeave", name).In(gate).In(worker).BuildNode();
 }
+Output GateJoin(Input gate, Input worker, std::string_view name) {
+  return OpBuilder("GateJoin", name).In(gate).In(worker).Build();
+}
 Output GateRefused(Input gate, std::string_view name) {
   return OpBuilder("GateRefused", name).In(gate).Build();
+}
+Output GateRefusals(Input gate, std::string_view name) {
+  return OpBuilder("GateRefusals", name).In(gate).Build();
 }
 
 Output Clock(Graph& graph, int64_t workers, std::string_view name, std::source_location where) {
@@ -250,6 +277,16 @@ Output ClockWait(Input clock, Input worker, Input staleness, std::string_view na
 }
 Node* ClockLeave(Input clock, Input worker, std::string_view name) {
   return OpBuilder("ClockLeave", name).In(clock).In(worker).BuildNode();
+}
+Output ClockJoin(Input clock, Input worker, std::string_view name) {
+  return OpBuilder("ClockJoin", name).In(clock).In(worker).Build();
+}
+
+Output Ledger(Graph& graph, int64_t workers, std::string_view name, std::source_location where) {
+  return Declare("Ledger", graph, name, where).Attr("workers", workers).Build();
+}
+Output LedgerEnter(Input ledger, Input worker, Input step, std::string_view name) {
+  return OpBuilder("LedgerEnter", name).In(ledger).In(worker).In(step).Build();
 }
 
 }  // namespace tutti

@@ -33,15 +33,22 @@ Output BarrierWait(Input barrier, std::string_view name = "");
 // is taken in the order of the slots, whatever the order of arrival, so it is the same to the bit.
 Output Accumulator(Graph& graph, DType dtype, const Shape& shape, std::string_view name = "",
                    std::source_location where = std::source_location::current());
-// Contributes a tensor of the accumulator's shape. ALREADY_EXISTS when that slot has contributed to
-// that step, FAILED_PRECONDITION when the step was taken.
+struct AccumulatorApplyOptions {
+  // What a slot contributes again to a step is ignored, also when the step was taken meanwhile (one
+  // of the last 1024): a push may be sent twice.
+  bool once = false;
+};
+// Contributes a tensor of the accumulator's shape. Unless `once` says otherwise: ALREADY_EXISTS
+// when that slot has contributed to that step; FAILED_PRECONDITION when the step was taken.
 Node* AccumulatorApply(Input accumulator, Input step, Input slot, Input gradient,
-                       std::string_view name = "");
+                       const AccumulatorApplyOptions& options = {}, std::string_view name = "");
 // Contributes rows[i] at row indices[i]; repeated indices add up.
 Node* AccumulatorApplyRows(Input accumulator, Input step, Input slot, Input indices, Input rows,
-                           std::string_view name = "");
+                           const AccumulatorApplyOptions& options = {}, std::string_view name = "");
 // Waits for the contributions of all `slots` (an integer vector) to `step`, returns their sum, and
-// forgets them and whatever is left of earlier steps.
+// forgets them and whatever is left of earlier steps. While it waits, contributions are added to
+// the sum as soon as those of all smaller slots are, and their memory is given back: a Take that
+// comes early keeps the accumulator small.
 Output AccumulatorTake(Input accumulator, Input step, Input slots, std::string_view name = "");
 struct AccumulatedRows {
   Output indices;  // int64; a row may be named several times
@@ -60,10 +67,15 @@ Output GateEnter(Input gate, Input step, Input worker, std::string_view name = "
 // Waits until admission to `step` is complete and returns who was admitted: an int64 vector,
 // ascending. Complete is: `admit` workers are in, or all of the workers that have not left.
 Output GateAdmitted(Input gate, Input step, std::string_view name = "");
-// `worker` is gone for good: nobody waits for it any more.
+// `worker` is gone: nobody waits for it any more, and it cannot enter.
 Node* GateLeave(Input gate, Input worker, std::string_view name = "");
+// `worker` is back, or was started anew before anybody noticed that it was gone. Returns the newest
+// step, which it may enter; later steps wait for it again.
+Output GateJoin(Input gate, Input worker, std::string_view name = "");
 // How many entries were refused so far: an int64 scalar.
 Output GateRefused(Input gate, std::string_view name = "");
+// The same by worker: an int64 vector.
+Output GateRefusals(Input gate, std::string_view name = "");
 
 // --- Clock: how far each of `workers` has come, for bounded staleness.
 Output Clock(Graph& graph, int64_t workers, std::string_view name = "",
@@ -75,5 +87,17 @@ Output ClockAdvance(Input clock, Input worker, std::string_view name = "");
 Output ClockWait(Input clock, Input worker, Input staleness, std::string_view name = "");
 // `worker` is gone: nobody waits for it any more.
 Node* ClockLeave(Input clock, Input worker, std::string_view name = "");
+// `worker` is back, or was started anew before anybody noticed that it was gone: it stands where
+// the slowest of the others does. Returns how many steps that is. What its former self waits for
+// ends with ABORTED.
+Output ClockJoin(Input clock, Input worker, std::string_view name = "");
+
+// --- Ledger: the newest step that each of `workers` has entered, so that a push which is sent
+// twice counts once.
+Output Ledger(Graph& graph, int64_t workers, std::string_view name = "",
+              std::source_location where = std::source_location::current());
+// True if `step` is newer than all that `worker` has entered. An update takes it as its scale,
+// Cast(entered, dtype): a scale of 0 changes nothing. Should the run fail, the entry is taken back.
+Output LedgerEnter(Input ledger, Input worker, Input step, std::string_view name = "");
 
 }  // namespace tutti

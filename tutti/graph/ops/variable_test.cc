@@ -11,22 +11,14 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/text/format.h"
+#include "tutti/testing/error_of.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-template <typename Function>
-std::string ErrorOf(Function&& function) {
-  try {
-    function();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using ::tutti::testing::ErrorOf;
 
 Initializer Uniform() {
   return {kFloat32, {3}, [](Graph& graph) { return RandomUniform(graph, Shape{3}); }};

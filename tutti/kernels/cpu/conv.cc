@@ -160,10 +160,20 @@ LayoutWish Wish(const Node& node, const Roles& roles, bool depthwise,
   LayoutWish wish = {std::vector<Layout>(inputs.size()), std::vector<Layout>(outputs.size())};
   const auto problem = ProblemOf(node, roles, depthwise, inputs, outputs);
   if (!problem.ok()) return wish;
-  const auto [x, y] = FavouriteLayouts(*problem);
   const auto at = [&](int role) -> Layout& {
     return role == kResult ? wish.outputs[0] : wish.inputs[role];
   };
+  if (roles.direction == ConvDirection::kBackwardFilter) {
+    // Without oneDNN the gradient is taken as it comes: mostly as the convolution has left y.
+    ConvProblem forward = *problem, few_channels = *problem;
+    forward.direction = ConvDirection::kForward;
+    few_channels.y_layout = FavouriteLayouts(forward).second;
+    if (FewChannelsKernel::For(few_channels) != nullptr) {
+      at(roles.y) = few_channels.y_layout;
+      return wish;
+    }
+  }
+  const auto [x, y] = FavouriteLayouts(*problem);
   if (roles.x != roles.filter) at(roles.x) = x;
   if (roles.y != roles.filter) at(roles.y) = y;
   return wish;

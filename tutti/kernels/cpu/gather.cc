@@ -124,14 +124,21 @@ absl::Status ScatterNd(KernelContext& context, const DynamicKernel& kernel) {
   TUTTI_ASSIGN_OR_RETURN(const NdGeometry g, StartScatterNd(context, kernel));
   const Tensor& indices = context.input(0);
   TUTTI_RETURN_IF_ERROR(CheckSlices(g, indices));
-  Zero(context.team(), context.output(0));
-  VisitDType(context.input(1).dtype(), [&](auto tag) {
+  const auto start = [&](int64_t row) { return *SliceStart(g, indices, row); };
+  return VisitDType(context.input(1).dtype(), [&](auto tag) -> absl::Status {
     using T = typename decltype(tag)::type;
-    AddSlices(context.team(), g.count, g.inner, context.input(1).data<T>(),
-              context.output(0).data<T>(),
-              [&](int64_t row) { return *SliceStart(g, indices, row); });
+    const T* const from = context.input(1).data<T>();
+    if constexpr (kIsNarrow<T>) {
+      return SumSlices<T>(context.device(), context.output(0), [&](const auto& add) {
+        for (int64_t row = 0; row < g.count; ++row) add(start(row), from + row * g.inner, g.inner);
+        return absl::OkStatus();
+      });
+    } else {
+      Zero(context.team(), context.output(0));
+      AddSlices(context.team(), g.count, g.inner, from, context.output(0).data<T>(), start);
+      return absl::OkStatus();
+    }
   });
-  return absl::OkStatus();
 }
 
 absl::Status OneHot(KernelContext& context, const DynamicKernel& kernel) {

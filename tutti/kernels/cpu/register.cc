@@ -7,6 +7,7 @@ void RegisterCpuKernels(KernelRegistry& registry) {
   RegisterActivationCpuKernels(registry);
   RegisterArrangeCpuKernels(registry);
   RegisterGatherCpuKernels(registry);
+  RegisterGatherRowsCpuKernels(registry);
   RegisterPartitionCpuKernels(registry);
   RegisterReduceCpuKernels(registry);
   RegisterRandomCpuKernels(registry);

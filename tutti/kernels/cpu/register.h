@@ -11,6 +11,7 @@ void RegisterElementwiseCpuKernels(KernelRegistry& registry);  // elementwise.cc
 void RegisterActivationCpuKernels(KernelRegistry& registry);   // activation.cc
 void RegisterArrangeCpuKernels(KernelRegistry& registry);      // arrange.cc
 void RegisterGatherCpuKernels(KernelRegistry& registry);       // gather.cc
+void RegisterGatherRowsCpuKernels(KernelRegistry& registry);   // gather_rows.cc
 void RegisterPartitionCpuKernels(KernelRegistry& registry);    // partition.cc
 void RegisterReduceCpuKernels(KernelRegistry& registry);       // reduce.cc
 void RegisterBroadcastCpuKernels(KernelRegistry& registry);    // broadcast.cc, for reduce.cc

@@ -1,6 +1,7 @@
 // The nodes of graph/ops/sync.h: each reads its integers and calls its resource.
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 
 #include "tutti/device/kernel.h"
 #include "tutti/kernels/accumulator_resource.h"
@@ -20,6 +21,9 @@ void Configure(const Node& node, GateResource::Config& config) {
   config = {node.name(), node.attr<int64_t>("admit"), node.attr<int64_t>("workers")};
 }
 void Configure(const Node& node, ClockResource::Config& config) {
+  config = {node.name(), node.attr<int64_t>("workers")};
+}
+void Configure(const Node& node, LedgerResource::Config& config) {
   config = {node.name(), node.attr<int64_t>("workers")};
 }
 void Configure(const Node& node, AccumulatorResource::Config& config) {
@@ -100,8 +104,21 @@ absl::Status LeaveGate(KernelContext& c, GateResource& gate) {
   return gate.Leave(worker);
 }
 
+absl::Status JoinGate(KernelContext& c, GateResource& gate) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<int64_t>(), gate.Join(worker));
+  return absl::OkStatus();
+}
+
 absl::Status CountRefused(KernelContext& c, GateResource& gate) {
-  *c.output(0).data<int64_t>() = gate.refused();
+  const std::vector<int64_t> refused = gate.refused();
+  *c.output(0).data<int64_t>() = std::accumulate(refused.begin(), refused.end(), int64_t{0});
+  return absl::OkStatus();
+}
+
+absl::Status ListRefused(KernelContext& c, GateResource& gate) {
+  const std::vector<int64_t> refused = gate.refused();
+  std::copy(refused.begin(), refused.end(), c.output(0).data<int64_t>());
   return absl::OkStatus();
 }
 
@@ -123,6 +140,19 @@ absl::Status LeaveClock(KernelContext& c, ClockResource& clock) {
   return clock.Leave(worker);
 }
 
+absl::Status JoinClock(KernelContext& c, ClockResource& clock) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<int64_t>(), clock.Join(worker));
+  return absl::OkStatus();
+}
+
+absl::Status EnterLedger(KernelContext& c, LedgerResource& ledger) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(2), "step"));
+  TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<bool>(), ledger.Enter(worker, step, c.step->cleanup));
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Tensor> CopyOf(const Tensor& value, Device& device) {
   TUTTI_ASSIGN_OR_RETURN(Tensor copy, device.pool().Allocate(value.dtype(), value.shape()));
   if (value.bytes() > 0) std::memcpy(copy.raw(), value.raw(), value.bytes());
@@ -139,7 +169,7 @@ absl::Status ApplyDense(KernelContext& c, AccumulatorResource& accumulator) {
   }
   Contribution contribution;
   TUTTI_ASSIGN_OR_RETURN(contribution.values, CopyOf(gradient, c.device()));
-  return accumulator.Apply(step, slot, std::move(contribution));
+  return accumulator.Apply(step, slot, c.node->attr<bool>("once"), std::move(contribution));
 }
 
 absl::Status ApplyRows(KernelContext& c, AccumulatorResource& accumulator) {
@@ -156,7 +186,7 @@ absl::Status ApplyRows(KernelContext& c, AccumulatorResource& accumulator) {
     contribution.indices.data<int64_t>()[i] = indices[i];
   }
   TUTTI_ASSIGN_OR_RETURN(contribution.values, CopyOf(c.input(4), c.device()));
-  return accumulator.Apply(step, slot, std::move(contribution));
+  return accumulator.Apply(step, slot, c.node->attr<bool>("once"), std::move(contribution));
 }
 
 template <bool kRows>
@@ -187,7 +217,7 @@ void AddWaiting(KernelRegistry& registry, std::string_view op) {
 }  // namespace
 
 void RegisterSyncCpuKernels(KernelRegistry& registry) {
-  for (const char* op : {"Mutex", "Barrier", "Accumulator", "Gate", "Clock"}) {
+  for (const char* op : {"Mutex", "Barrier", "Accumulator", "Gate", "Clock", "Ledger"}) {
     AddResourceNodeKernel(registry, op);
   }
   AddWaiting<MutexResource, AcquireMutex>(registry, "MutexAcquire");
@@ -200,10 +230,14 @@ void RegisterSyncCpuKernels(KernelRegistry& registry) {
   AddImmediate<GateResource, EnterGate>(registry, "GateEnter");
   AddWaiting<GateResource, ListAdmitted>(registry, "GateAdmitted");
   AddImmediate<GateResource, LeaveGate>(registry, "GateLeave");
+  AddImmediate<GateResource, JoinGate>(registry, "GateJoin");
   AddImmediate<GateResource, CountRefused>(registry, "GateRefused");
+  AddImmediate<GateResource, ListRefused>(registry, "GateRefusals");
   AddImmediate<ClockResource, AdvanceClock>(registry, "ClockAdvance");
   AddWaiting<ClockResource, WaitForClock>(registry, "ClockWait");
   AddImmediate<ClockResource, LeaveClock>(registry, "ClockLeave");
+  AddImmediate<ClockResource, JoinClock>(registry, "ClockJoin");
+  AddImmediate<LedgerResource, EnterLedger>(registry, "LedgerEnter");
 }
 
 }  // namespace tutti

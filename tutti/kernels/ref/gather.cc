@@ -12,10 +12,6 @@ namespace {
 const std::byte* Bytes(const Tensor& tensor) { return static_cast<const std::byte*>(tensor.raw()); }
 std::byte* Bytes(Tensor& tensor) { return static_cast<std::byte*>(tensor.raw()); }
 
-void Zero(Tensor& tensor) {
-  if (tensor.bytes() > 0) std::memset(tensor.raw(), 0, tensor.bytes());
-}
-
 absl::Status Gather(KernelContext& context, const DynamicKernel& kernel) {
   TUTTI_ASSIGN_OR_RETURN(const GatherGeometry g, StartGather(context, kernel));
   const size_t slice = size_t(g.inner) * SizeOf(context.input(0).dtype());
@@ -32,18 +28,18 @@ absl::Status Gather(KernelContext& context, const DynamicKernel& kernel) {
 
 absl::Status GatherGrad(KernelContext& context, const DynamicKernel& kernel) {
   TUTTI_ASSIGN_OR_RETURN(const GatherGeometry g, StartGatherGrad(context, kernel));
-  Zero(context.output(0));
-  VisitDType(context.input(0).dtype(), [&](auto tag) {
+  return VisitDType(context.input(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    const T* from = context.input(0).data<T>();
-    for (int64_t o = 0; o < g.outer; ++o) {
-      T* const to = context.output(0).data<T>() + o * g.dim * g.inner;
-      for (int64_t i = 0; i < g.indices; ++i, from += g.inner) {
-        AddInto(to + IndexAt(context.input(1), i) * g.inner, from, g.inner);
+    return SumSlices<T>(context.device(), context.output(0), [&](const auto& add) {
+      const T* from = context.input(0).data<T>();
+      for (int64_t o = 0; o < g.outer; ++o) {
+        for (int64_t i = 0; i < g.indices; ++i, from += g.inner) {
+          add((o * g.dim + IndexAt(context.input(1), i)) * g.inner, from, g.inner);
+        }
       }
-    }
+      return absl::OkStatus();
+    });
   });
-  return absl::OkStatus();
 }
 
 absl::Status GatherNd(KernelContext& context, const DynamicKernel& kernel) {
@@ -61,15 +57,15 @@ absl::Status GatherNd(KernelContext& context, const DynamicKernel& kernel) {
 
 absl::Status ScatterNd(KernelContext& context, const DynamicKernel& kernel) {
   TUTTI_ASSIGN_OR_RETURN(const NdGeometry g, StartScatterNd(context, kernel));
-  Zero(context.output(0));
-  return VisitDType(context.input(1).dtype(), [&](auto tag) -> absl::Status {
+  return VisitDType(context.input(1).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (int64_t row = 0; row < g.count; ++row) {
-      TUTTI_ASSIGN_OR_RETURN(const int64_t start, SliceStart(g, context.input(0), row));
-      AddInto(context.output(0).data<T>() + start, context.input(1).data<T>() + row * g.inner,
-              g.inner);
-    }
-    return absl::OkStatus();
+    return SumSlices<T>(context.device(), context.output(0), [&](const auto& add) -> absl::Status {
+      for (int64_t row = 0; row < g.count; ++row) {
+        TUTTI_ASSIGN_OR_RETURN(const int64_t start, SliceStart(g, context.input(0), row));
+        add(start, context.input(1).data<T>() + row * g.inner, g.inner);
+      }
+      return absl::OkStatus();
+    });
   });
 }
 
@@ -109,17 +105,17 @@ absl::Status GatherLastGrad(KernelContext& context, const DynamicKernel& kernel)
   }
   TUTTI_RETURN_IF_ERROR(CheckIndices(indices, x.dim(-1), "indices"));
   TUTTI_RETURN_IF_ERROR(kernel.SetShape(context, 0, x));
-  Zero(context.output(0));
   const int64_t width = x.dim(-1);
   const int64_t count = indices.shape().dim(-1);
-  VisitDType(gradient.dtype(), [&](auto tag) {
+  return VisitDType(gradient.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (int64_t i = 0; i < indices.elements(); ++i) {
-      AddInto(context.output(0).data<T>() + i / count * width + IndexAt(indices, i),
-              gradient.data<T>() + i, 1);
-    }
+    return SumSlices<T>(context.device(), context.output(0), [&](const auto& add) {
+      for (int64_t i = 0; i < indices.elements(); ++i) {
+        add(i / count * width + IndexAt(indices, i), gradient.data<T>() + i, 1);
+      }
+      return absl::OkStatus();
+    });
   });
-  return absl::OkStatus();
 }
 
 absl::Status OneHot(KernelContext& context, const DynamicKernel& kernel) {
@@ -140,15 +136,16 @@ absl::Status OneHot(KernelContext& context, const DynamicKernel& kernel) {
 
 absl::Status UnsortedSegmentSum(KernelContext& context, const DynamicKernel& kernel) {
   TUTTI_ASSIGN_OR_RETURN(const SegmentGeometry g, StartSegmentSum(context, kernel));
-  Zero(context.output(0));
-  VisitDType(context.input(0).dtype(), [&](auto tag) {
+  return VisitDType(context.input(0).dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
-    for (int64_t row = 0; row < g.rows; ++row) {
-      AddInto(context.output(0).data<T>() + IndexAt(context.input(1), row) * g.inner,
-              context.input(0).data<T>() + row * g.inner, g.inner);
-    }
+    return SumSlices<T>(context.device(), context.output(0), [&](const auto& add) {
+      for (int64_t row = 0; row < g.rows; ++row) {
+        add(IndexAt(context.input(1), row) * g.inner, context.input(0).data<T>() + row * g.inner,
+            g.inner);
+      }
+      return absl::OkStatus();
+    });
   });
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/conv_window.h"
@@ -65,10 +66,23 @@ void ForEachMaximum(const Window& window, const Tensor& x, Use use) {
       [&](int64_t y) { use(y, where); });
 }
 
+// Sums for the elements of a tensor, which are rounded once, at the end.
 template <typename T>
-void Zero(Tensor& tensor) {
-  std::fill_n(tensor.data<T>(), tensor.elements(), T{});
-}
+class Sums {
+ public:
+  explicit Sums(Tensor& tensor) : tensor_(tensor), sums_(size_t(tensor.elements())) {}
+  ~Sums() {
+    for (size_t i = 0; i < sums_.size(); ++i) tensor_.data<T>()[i] = static_cast<T>(sums_[i]);
+  }
+  Sums(const Sums&) = delete;
+  Sums& operator=(const Sums&) = delete;
+
+  void Add(int64_t i, Accumulator<T> value) { sums_[size_t(i)] += value; }
+
+ private:
+  Tensor& tensor_;
+  std::vector<Accumulator<T>> sums_;
+};
 
 // What input kFrom, shaped like x, holds where x has its maxima: x itself for MaxPool, v for
 // MaxPoolGradGrad.
@@ -91,11 +105,9 @@ absl::Status MaxPoolGradRef(KernelContext& ctx) {
   VisitReal(x.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = Accumulator<T>;
-    Zero<T>(ctx.output(0));
-    T* dx = ctx.output(0).data<T>();
+    Sums<T> dx(ctx.output(0));
     ForEachMaximum<T>(window, x, [&](int64_t y, int64_t where) {
-      dx[where] =
-          static_cast<T>(static_cast<Acc>(dx[where]) + static_cast<Acc>(ctx.input(2).data<T>()[y]));
+      dx.Add(where, static_cast<Acc>(ctx.input(2).data<T>()[y]));
     });
   });
   return absl::OkStatus();
@@ -144,7 +156,7 @@ absl::Status MaxPoolGradWithPositionsRef(KernelContext& ctx) {
   VisitReal(dx.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = Accumulator<T>;
-    Zero<T>(dx);
+    Sums<T> sums(dx);
     std::vector<int64_t> taps;
     ForEachWindow(
         window, dx.shape().dim(0), channels, [&](int64_t) { taps.clear(); },
@@ -152,8 +164,7 @@ absl::Status MaxPoolGradWithPositionsRef(KernelContext& ctx) {
         [&](int64_t y) {
           for (const int64_t i : taps) {
             if (positions.Of(y, i) != ctx.input(1).data<uint8_t>()[y]) continue;
-            dx.data<T>()[i] = static_cast<T>(static_cast<Acc>(dx.data<T>()[i]) +
-                                             static_cast<Acc>(ctx.input(0).data<T>()[y]));
+            sums.Add(i, static_cast<Acc>(ctx.input(0).data<T>()[y]));
           }
         });
   });
@@ -190,16 +201,14 @@ absl::Status AvgPoolGradRef(KernelContext& ctx) {
   VisitReal(dy.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     using Acc = Accumulator<T>;
-    Zero<T>(dx);
+    Sums<T> sums(dx);
     std::vector<int64_t> taps;
     ForEachWindow(
         window, dx.shape().dim(0), dx.shape().dim(3), [&](int64_t) { taps.clear(); },
         [&](int64_t i) { taps.push_back(i); },
         [&](int64_t y) {
           const Acc share = static_cast<Acc>(dy.data<T>()[y]) / Acc(taps.size());
-          for (const int64_t i : taps) {
-            dx.data<T>()[i] = static_cast<T>(static_cast<Acc>(dx.data<T>()[i]) + share);
-          }
+          for (const int64_t i : taps) sums.Add(i, share);
         });
   });
   return absl::OkStatus();

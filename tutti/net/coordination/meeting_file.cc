@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/core.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -35,8 +36,9 @@ std::string_view TakeLine(std::string_view key, std::string_view* text, bool* ok
 }  // namespace
 
 absl::Status WriteMeetingFile(const std::string& path, const MeetingFile& file) {
-  const std::string text = fmt::format("{}\naddress {}\njob {}\ngeneration {}\n", kTitle,
-                                       file.address, file.job, file.generation);
+  std::string text = fmt::format("{}\naddress {}\njob {}\ngeneration {}\n", kTitle, file.address,
+                                 file.job, file.generation);
+  if (!file.token.empty()) text += fmt::format("token {}\n", file.token);
   const std::string beside = fmt::format("{}.{}", path, getpid());
   const Socket out(open(beside.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!out.valid() ||
@@ -72,6 +74,17 @@ absl::StatusOr<MeetingFile> ReadMeetingFile(const std::string& path) {
   if (!ok || error != std::errc() || end != generation.data() + generation.size()) {
     return InvalidArgument("{} is no file that rank 0 wrote: it begins with '{}'", path,
                            Printable({bytes.data(), static_cast<size_t>(got)}, 32));
+  }
+  if (text.empty()) return file;
+  file.token = TakeLine("token ", &text, &ok);
+  struct stat about = {};
+  if (!ok || fstat(in.fd(), &about) != 0 || about.st_uid != geteuid() ||
+      (about.st_mode & 077) != 0) {
+    return MakeStatus(
+        absl::StatusCode::kPermissionDenied,
+        "{} has a token that others could have read or written: it must belong to user {} and have "
+        "mode 0600; it has user {} and mode {:04o}",
+        path, geteuid(), about.st_uid, about.st_mode & 07777);
   }
   return file;
 }

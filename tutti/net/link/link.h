@@ -29,17 +29,20 @@ struct Payload {
   std::shared_ptr<const void> owner;
 };
 
-// One end of a link. Messages arrive whole, once, and in the order of Send. Thread-safe.
+// One end of a link. Messages arrive whole, once, and in the order of Send; only that a message
+// without payloads passes those with payloads which wait for the window. Thread-safe.
 class Link {
  public:
   virtual ~Link() = default;
 
+  // The incarnation is 0 while the link is being opened and the task's is not known yet.
   virtual const TaskIdentity& peer() const = 0;
-  virtual LinkKind kind() const = 0;            // kMemory on one host, kSocket between hosts
-  virtual std::string Describe() const = 0;     // "/job:ps/task:0 (10.0.0.7:2222, tcp)"
+  virtual LinkKind kind() const = 0;         // kMemory on one host, kSocket between hosts
+  virtual std::string Describe() const = 0;  // "/job:ps/task:0 (10.0.0.7:2222, tcp)"
 
-  // Sends one message. Returns at once: the link holds the owners until it has no use for the bytes,
-  // which must not change before that. On a broken link the message is dropped; Broken has told.
+  // Sends one message. Returns at once: the link holds the owners until it has no use for the
+  // bytes, which must not change before that. On a broken link the message is dropped; Broken has
+  // told.
   virtual void Send(std::string header, std::vector<Payload> payloads) = 0;
 
   // The receiver of a message has no more use for `bytes` of its payloads as a value that waits: it
@@ -47,7 +50,8 @@ class Link {
   // link's window; past it the sender's messages with payloads wait in their queue.
   virtual void Taken(uint64_t bytes) = 0;
 
-  // Ends the link with `reason`, which the peer is told. Broken follows on both sides.
+  // Ends the link with `reason`, which the peer is told, after what was sent. Broken follows on
+  // both sides.
   virtual void Close(absl::Status reason) = 0;
 
   struct Counters {
@@ -58,16 +62,16 @@ class Link {
   virtual Counters counters() const = 0;
 };
 
-// What a link tells its owner, on a thread of the links. No call may block, and none is made for one
-// link by two threads at once.
+// What a link tells its owner, on a thread of the links. No call may block, and none is made for
+// one link by two threads at once.
 class LinkEvents {
  public:
   virtual ~LinkEvents() = default;
 
   // The header of a message with payloads of these sizes has come: where are they to go? The places
-  // stay valid until Received or Broken. Not called where the payloads can be read in place (shared
-  // memory that the sender wrote into), and not for messages without payloads. An error ends the
-  // link.
+  // stay valid until Received or Broken. Not called where one of the payloads can be read in place
+  // (shared memory that the sender wrote into; the others then have an owner, too), and not for
+  // messages without payloads. An error ends the link.
   virtual absl::Status Place(Link& link, std::string_view header, std::span<const uint64_t> sizes,
                              std::span<Bytes> places) = 0;
   // A message is there. Payloads that were placed have no owner; those that are read in place have

@@ -1,7 +1,5 @@
 #include "tutti/net/tcp/frame.h"
 
-#include <isa-l/crc.h>
-
 #include <bit>
 #include <cstring>
 
@@ -152,18 +150,6 @@ absl::Status CheckFields(const FrameHeader& header) {
 }
 
 }  // namespace
-
-uint32_t Crc32c(ConstBytes bytes, uint32_t so_far) {
-  auto* data = reinterpret_cast<unsigned char*>(const_cast<std::byte*>(bytes.data()));
-  uint32_t crc = ~so_far;
-  for (size_t left = bytes.size(); left > 0;) {
-    const int piece = static_cast<int>(left < (size_t{1} << 30) ? left : size_t{1} << 30);
-    crc = crc32_iscsi(data, piece, crc);
-    data += piece;
-    left -= static_cast<size_t>(piece);
-  }
-  return ~crc;
-}
 
 HeaderBytes EncodeHeader(const FrameHeader& header) {
   HeaderBytes bytes;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "absl/status/statusor.h"
+#include "tutti/base/crc32c.h"
 #include "tutti/net/transport.h"
 
 // What travels on a data connection after the handshake: frames, each a header of fixed size and up
@@ -69,8 +70,7 @@ HeaderBytes EncodeHeader(const FrameHeader& header);
 // `id` open, does the memory exist). DATA_LOSS where the checksum is wrong, else INVALID_ARGUMENT.
 absl::StatusOr<FrameHeader> ParseHeader(std::span<const std::byte, kHeaderBytes> bytes);
 
-// CRC32C (Castagnoli) of the bytes; `so_far` is that of the bytes before them.
-uint32_t Crc32c(ConstBytes bytes, uint32_t so_far = 0);
+using tutti::Crc32c;
 
 std::string_view NameOf(FrameKind kind);
 

@@ -7,9 +7,9 @@
 
 #include "absl/status/status.h"
 #include "tutti/net/poller.h"
+#include "tutti/net/port/greeting.h"
 #include "tutti/net/socket.h"
 #include "tutti/net/tcp/frame.h"
-#include "tutti/net/tcp/greeting.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::tcp {

@@ -37,8 +37,8 @@
 #include "tutti/base/check.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
+#include "tutti/net/port/door.h"
 #include "tutti/net/tcp/link.h"
-#include "tutti/net/tcp/listener.h"
 #include "tutti/net/tcp/shared.h"
 
 namespace tutti::net {
@@ -59,7 +59,7 @@ class TcpTransportImpl final : public TcpTransport {
   ~TcpTransportImpl() override;
   absl::Status Open();
 
-  const std::string& endpoint() const override { return listener_.endpoint(); }
+  const std::string& endpoint() const override { return endpoint_; }
   absl::Status Connect(std::span<const std::string> endpoints) override;
 
   int rank() const override { return shared_.options.rank; }
@@ -100,6 +100,7 @@ class TcpTransportImpl final : public TcpTransport {
  private:
   // The link to a peer that a request can be given to, or null, and the request has ended.
   Link* LinkFor(int peer, Request* request);
+  absl::Status OpenDoor();
   absl::Status CheckPeer(int peer) const;
   void CheckDeadlines();
   void CloseBroken();
@@ -107,7 +108,8 @@ class TcpTransportImpl final : public TcpTransport {
 
   Shared shared_;
   std::vector<std::unique_ptr<Link>> links_;  // null for this rank
-  Listener listener_;
+  std::unique_ptr<Door> door_;
+  std::string endpoint_;
   bool connected_ = false;
   std::atomic<int64_t> spin_nanos_;
   std::deque<BrokenLink> broken_;
@@ -121,17 +123,6 @@ TcpTransportImpl::TcpTransportImpl(const TcpOptions& options)
                            .size = options.size,
                            .generation = options.generation,
                            .purpose = Identity::Purpose::kTcpData}},
-      listener_(
-          &shared_,
-          [this](const Identity& peer, std::string* why) {
-            return links_[static_cast<size_t>(peer.rank)]->Admit(peer.stream, why);
-          },
-          [this](const Identity& peer, Socket socket) {
-            Link& link = *links_[static_cast<size_t>(peer.rank)];
-            if (absl::Status status = link.Adopt(std::move(socket), peer.stream); !status.ok()) {
-              link.Break(status);
-            }
-          }),
       spin_nanos_(options.spin_nanos) {
   for (int peer = 0; peer < options.size; ++peer) {
     links_.push_back(peer == options.rank ? nullptr : std::make_unique<Link>(&shared_, peer));
@@ -145,13 +136,40 @@ TcpTransportImpl::~TcpTransportImpl() {
 
 absl::Status TcpTransportImpl::Open() {
   TUTTI_RETURN_IF_ERROR(shared_.poller.Open());
-  TUTTI_RETURN_IF_ERROR(listener_.Open());
+  TUTTI_RETURN_IF_ERROR(OpenDoor());
   shared_.regions->OnWithdrawn([this](const Region& region) {
     for (const auto& link : links_) {
       if (link != nullptr) link->Withdraw(region);
     }
   });
   return absl::OkStatus();
+}
+
+absl::Status TcpTransportImpl::OpenDoor() {
+  const TcpOptions& options = shared_.options;
+  const Endpoint wanted = {options.host, static_cast<uint16_t>(options.port)};
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(wanted));
+  TUTTI_ASSIGN_OR_RETURN(Socket socket, net::Listen(addresses.front()));
+  TUTTI_ASSIGN_OR_RETURN(const Address bound, LocalAddress(socket.fd()));
+  endpoint_ = ToString(bound);
+  door_ = std::make_unique<Door>(
+      &shared_.poller, shared_.identity,
+      Door::Options{.who = fmt::format("rank {} ({}, tcp)", rank(), endpoint_),
+                    .handshake_seconds = options.connect_seconds,
+                    .max_pending = options.max_pending},
+      Door::Hooks{.admit =
+                      [this](const Identity& peer, std::string* why) {
+                        return links_[static_cast<size_t>(peer.rank)]->Admit(peer.stream, why);
+                      },
+                  .adopt =
+                      [this](const Identity& peer, Socket accepted) {
+                        Link& link = *links_[static_cast<size_t>(peer.rank)];
+                        const absl::Status status = link.Adopt(std::move(accepted), peer.stream);
+                        if (!status.ok()) link.Break(status);
+                      },
+                  .moved = [this] { shared_.moved = true; },
+                  .wake_by = [this](int64_t nanos) { shared_.poller.WakeBy(nanos); }});
+  return door_->Open(std::move(socket));
 }
 
 absl::Status TcpTransportImpl::Connect(std::span<const std::string> endpoints) {
@@ -258,13 +276,13 @@ bool TcpTransportImpl::Progress() {
   shared_.poller.Dispatch();
   if (shared_.poller.DeadlinePassed()) CheckDeadlines();
   if (!shared_.breaking.empty()) CloseBroken();
-  listener_.Sweep();
+  door_->Sweep();
   return shared_.moved;
 }
 
 void TcpTransportImpl::CheckDeadlines() {
   const int64_t now = NowNanos();
-  listener_.CheckDeadlines(now);
+  door_->CheckDeadlines(now);
   for (const auto& link : links_) {
     if (link != nullptr) link->CheckDeadlines(now);
   }

@@ -1,4 +1,4 @@
-// How a lane runs a plan. The ready set is a bitmap over the plan's order; the lane always takes
+// How a plan runs on a lane. The ready set is a bitmap over the plan's order; the lane always takes
 // the lowest bit. So a plan without asynchronous nodes runs exactly in order, which is what its
 // memory was planned for, and one with them runs whatever is next among what is ready. Taking and
 // setting a bit costs a few instructions, and the search starts where the last one ended.
@@ -18,50 +18,6 @@
 #include "tutti/runtime/executor/unfinished.h"
 
 namespace tutti {
-
-void Lane::Push(StepRun* run, uint32_t node, absl::Status status) {
-  std::lock_guard lock(mutex_);
-  arrivals_.push_back({run, node, std::move(status)});
-  if (std::this_thread::get_id() == owner_) return;
-  // Notified under the lock: once the lane has seen the arrival it may end, and this object with
-  // it.
-  arrived_.notify_one();
-  if (communicator_ != nullptr) communicator_->Wake();
-}
-
-void Lane::AwaitArrivals() {
-  std::unique_lock lock(mutex_);
-  arrived_.wait(lock, [&] { return !arrivals_.empty(); });
-  taken_.swap(arrivals_);
-}
-
-bool Lane::TakeArrivals() {
-  std::lock_guard lock(mutex_);
-  taken_.swap(arrivals_);
-  return !taken_.empty();
-}
-
-void Lane::AwaitArrivalsAndCommunicate() {
-  constexpr int64_t kLongest = 100'000'000;  // a missed wake-up costs 0.1 s, not the job
-  if (TakeArrivals()) return;
-  communicator_->SetIdle(true);
-  do {
-    if (!communicator_->Poll()) communicator_->WaitForWork(kLongest);
-  } while (!TakeArrivals());
-  communicator_->SetIdle(false);
-}
-
-void Lane::Drive(const bool* done) {
-  while (!*done) {
-    if (communicator_ == nullptr) {
-      AwaitArrivals();
-    } else {
-      AwaitArrivalsAndCommunicate();
-    }
-    for (Arrival& arrival : taken_) arrival.run->Complete(arrival.node, std::move(arrival.status));
-    taken_.clear();
-  }
-}
 
 void StepRun::Start(std::function<void()> finished) {
   finished_ = std::move(finished);
@@ -86,6 +42,10 @@ void StepRun::Complete(uint32_t node, absl::Status status) {
     Fail(node, status);
   }
   SetOutstanding(node, false);
+  lane_.Enqueue(*this);
+}
+
+void StepRun::TakeTurn() {
   RunReady();
   FinishIfDone();
 }
@@ -102,6 +62,10 @@ void StepRun::RunReady() {
       continue;
     }
     if (!status_.ok()) break;
+    if (!lane_.SpendOne()) {
+      lane_.Enqueue(*this);
+      break;
+    }
     const uint32_t bit = uint32_t(std::countr_zero(word));
     ready[first_word_] = word & (word - 1);
     RunOne(first_word_ * 64 + bit);
@@ -220,15 +184,22 @@ void StepRun::SetOutstanding(uint32_t i, bool outstanding) {
 }
 
 void StepRun::FinishIfDone() {
-  if (outstanding_ > 0 || running_ || finished_ == nullptr) return;
-  if (records != nullptr) AppendRecords(instance_.plan(), timings_, *records);
+  if (outstanding_ > 0 || running_ || queued_ || finished_ == nullptr) return;
+  if (records != nullptr) {
+    try {
+      AppendRecords(instance_.plan(), timings_, *records);
+    } catch (...) {
+      status_.Update(StatusFromCurrentException());
+    }
+  }
   const std::function<void()> finished = std::exchange(finished_, nullptr);
   finished();
 }
 
 absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step, const RunSetup& setup) {
   TeamScope team(instance.plan().device->team());
-  Lane lane(setup.communicator);
+  Lane lane({.communicator = setup.communicator, .patience = setup.patience});
+  if (setup.communicator != nullptr) lane.BeginCollectives();
   StepRun run(instance, lane, step);
   run.records = setup.records;
   run.options = setup.options;

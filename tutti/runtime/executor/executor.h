@@ -1,63 +1,21 @@
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "tutti/base/status.h"
 #include "tutti/compile/pipeline.h"
 #include "tutti/device/kernel.h"
+#include "tutti/runtime/executor/lane.h"
 #include "tutti/runtime/executor/plan_instance.h"
 #include "tutti/runtime/executor/step_trace.h"
 
 namespace tutti {
 
-class StepRun;
 class UnfinishedNodes;
-namespace collective {
-class Communicator;
-}
-
-// The one thread that runs the nodes of a step on a device. Nodes that complete elsewhere come back
-// to it through Push; it sleeps only when it has nothing to run. With a communicator it also does
-// the work of collectives that are under way: some between two nodes, and all there is when it has
-// nothing else to do. A Lane belongs to the thread that calls Drive.
-class Lane {
- public:
-  explicit Lane(collective::Communicator* communicator = nullptr) : communicator_(communicator) {}
-
-  // Node `node` of `run` is done. From any thread.
-  void Push(StepRun* run, uint32_t node, absl::Status status);
-
-  // Handles completions until *done. Only on the lane's thread.
-  void Drive(const bool* done);
-
-  collective::Communicator* communicator() const { return communicator_; }
-
- private:
-  bool TakeArrivals();  // into taken_; false if there are none
-  // Moves what has arrived into taken_, waiting for it.
-  void AwaitArrivals();
-  void AwaitArrivalsAndCommunicate();
-
-  struct Arrival {
-    StepRun* run;
-    uint32_t node;
-    absl::Status status;
-  };
-  const std::thread::id owner_ = std::this_thread::get_id();
-  collective::Communicator* const communicator_;
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::vector<Arrival> arrivals_;
-  std::vector<Arrival> taken_;
-};
 
 // One run of a plan on a lane: the state machine of the executor. Nested runs (the bodies of If and
 // While) share the lane of the run around them. Everything happens on the lane's thread.
@@ -67,15 +25,18 @@ class StepRun final : public Completion {
   StepRun(PlanInstance& instance, Lane& lane, StepContext& step)
       : instance_(instance), lane_(lane), step_(step) {}
 
-  // Runs what is ready. `finished` is called on the lane's thread once everything is done, perhaps
-  // before Start returns; the run's result is in status() then.
+  // Runs what is ready, as far as the lane's turn goes. `finished` is called on the lane's thread
+  // once everything is done, perhaps before Start returns; the run's result is in status() then. It
+  // may destroy the run.
   void Start(std::function<void()> finished);
 
   // From any thread.
   void NodeDone(uint32_t node, absl::Status status) override;
 
-  // A node that completed elsewhere. Called by the lane.
+  // A node that completed elsewhere: what waited for it is ready. Called by the lane.
   void Complete(uint32_t node, absl::Status status);
+  // Runs what is ready. Called by the lane.
+  void TakeTurn();
 
   const absl::Status& status() const { return status_; }
   Lane& lane() { return lane_; }
@@ -99,6 +60,10 @@ class StepRun final : public Completion {
   void SetOutstanding(uint32_t node, bool outstanding);
   void FinishIfDone();
 
+  friend class Lane;
+  StepRun* next_in_lane_ = nullptr;
+  bool queued_ = false;  // it waits for its turn
+
   PlanInstance& instance_;
   Lane& lane_;
   StepContext& step_;
@@ -116,6 +81,7 @@ struct RunSetup {
   CompileOptions options = {};                       // of nested runs
   std::vector<NodeRecord>* records = nullptr;        // what the nodes did goes here
   collective::Communicator* communicator = nullptr;  // for a step with collectives
+  Patience patience = {};                            // before the thread sleeps
 };
 
 // Runs an instance on the calling thread and waits for its end.

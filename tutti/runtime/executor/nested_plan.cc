@@ -95,6 +95,7 @@ class SubgraphProgram {
       spec.name = program_.graph->UniqueName(spec.name);
     }
     spec.device.clear();  // all of it runs where the If or While does
+    std::erase_if(spec.attrs, [](const Attr& attr) { return attr.first == "_colocate"; });
     for (Output& input : spec.inputs) input = copies_.at(input);
     std::erase_if(spec.control_inputs,
                   [&](const Node* control) { return !nodes_.contains(control); });

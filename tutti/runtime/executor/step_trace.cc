@@ -4,6 +4,7 @@
 
 #include "tutti/compile/memory_peak.h"
 #include "tutti/device/device.h"
+#include "tutti/graph/op_def.h"
 
 namespace tutti {
 
@@ -18,8 +19,10 @@ void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
         bytes += int64_t(slot.layout.Bytes(slot.type.dtype, slot.type.shape));
       }
     }
-    records.push_back({node.node->name(), node.node->op(), plan.device->name(), timing.start_nanos,
-                       timing.end_nanos, bytes});
+    records.push_back(
+        {node.node->name(), node.node->op(), plan.device->name(), timing.start_nanos,
+         timing.end_nanos, bytes,
+         node.node->def().transfer ? node.node->attr<std::string>("key") : std::string()});
   }
 }
 

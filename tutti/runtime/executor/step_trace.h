@@ -17,6 +17,7 @@ struct NodeRecord {
   int64_t start_nanos = 0;
   int64_t end_nanos = 0;
   int64_t bytes = 0;
+  std::string transfer;  // of Send and Recv: the key under which they meet
 };
 
 // What lies in a device's planned memory while the node runs at which most does.
@@ -32,6 +33,10 @@ struct PeakRecord {
 
 // What the nodes of a step did, those in the bodies of If and While included: each time they ran.
 struct StepTrace {
+  // Where the times of nodes count from, and when the answer left, by the clock of the process that
+  // holds the trace.
+  int64_t start_nanos = 0;
+  int64_t answer_nanos = 0;
   std::vector<NodeRecord> nodes;
   int64_t arena_bytes = 0;
   std::vector<PeakRecord> peaks;  // of each device

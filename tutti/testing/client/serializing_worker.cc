@@ -1,14 +1,25 @@
 #include "tutti/testing/client/serializing_worker.h"
 
+#include <atomic>
+#include <cstring>
+#include <memory>
 #include <string>
 #include <utility>
 
+#include "tutti/base/check.h"
 #include "tutti/runtime/message_codec.h"
 
 namespace tutti::testing {
 
-SerializingWorker::SerializingWorker(std::shared_ptr<Worker> worker, uint64_t seed)
-    : worker_(std::move(worker)), random_(seed) {}
+SerializingWorker::SerializingWorker(std::shared_ptr<Worker> worker, uint64_t seed, bool hold_calls)
+    : worker_(std::move(worker)), hold_calls_(hold_calls), random_(seed) {}
+
+SerializingWorker::~SerializingWorker() { TUTTI_CHECK(calls_ == 0); }
+
+bool SerializingWorker::Coin() {
+  std::lock_guard lock(mutex_);
+  return random_() % 2 == 0;
+}
 
 void SerializingWorker::Post(std::function<void()> job) {
   {
@@ -27,25 +38,55 @@ void SerializingWorker::Post(std::function<void()> job) {
   });
 }
 
+namespace {
+
+// The tensors as they come: plain bytes in memory of their own.
+std::vector<Tensor> Received(const std::vector<Tensor>& sent) {
+  std::vector<Tensor> received;
+  for (const Tensor& tensor : sent) {
+    received.emplace_back(kUInt8, Shape{int64_t(tensor.bytes())});
+    std::memcpy(received.back().raw(), tensor.raw(), tensor.bytes());
+  }
+  return received;
+}
+
+absl::Status ThereAndBack(const absl::Status& status) {
+  WireMessage message;
+  EncodeStatus(status, message);
+  return DecodeStatus(message.fields);
+}
+
+RunResponse Failed(absl::Status status) {
+  RunResponse response;
+  response.status = std::move(status);
+  return response;
+}
+
+}  // namespace
+
 void SerializingWorker::ListDevices(DevicesDone done) {
   Post([this, done = std::move(done)] {
-    worker_->ListDevices([&](absl::StatusOr<std::vector<DeviceInfo>> devices) {
-      done(devices.ok() ? DecodeDevices(EncodeDevices(*devices)) : std::move(devices));
+    worker_->ListDevices([done](absl::StatusOr<std::vector<DeviceInfo>> devices) {
+      WireMessage message;
+      if (devices.ok()) EncodeDevices(*devices, message);
+      done(devices.ok() ? DecodeDevices(message.fields) : std::move(devices));
     });
   });
 }
 
 void SerializingWorker::Register(RegisterRequest request, RegisterDone done) {
-  absl::StatusOr<std::string> bytes = EncodeRegister(request);
-  Post([this, bytes = std::move(bytes), done = std::move(done)] {
+  auto message = std::make_shared<WireMessage>();
+  const absl::Status encoded = EncodeRegister(request, *message);
+  Post([this, message, encoded, done = std::move(done)] {
     absl::StatusOr<RegisterRequest> decoded =
-        bytes.ok() ? DecodeRegister(*bytes) : absl::StatusOr<RegisterRequest>(bytes.status());
+        encoded.ok() ? DecodeRegister(message->fields, Received(message->tensors))
+                     : absl::StatusOr<RegisterRequest>(encoded);
     if (!decoded.ok()) {
       done(decoded.status());
       return;
     }
-    worker_->Register(*std::move(decoded), [&](absl::StatusOr<uint64_t> handle) {
-      done(handle.ok() ? handle : DecodeStatus(EncodeStatus(handle.status())));
+    worker_->Register(*std::move(decoded), [done](absl::StatusOr<uint64_t> handle) {
+      done(handle.ok() ? handle : ThereAndBack(handle.status()));
     });
   });
 }
@@ -53,27 +94,39 @@ void SerializingWorker::Register(RegisterRequest request, RegisterDone done) {
 void SerializingWorker::Deregister(uint64_t handle) { worker_->Deregister(handle); }
 
 void SerializingWorker::Run(RunRequest&& request, RunDone done) {
-  Post([this, bytes = EncodeRun(request), done = std::move(done)] {
-    absl::StatusOr<RunRequest> decoded = DecodeRun(bytes);
+  ++calls_;
+  const auto answered = std::make_shared<std::atomic<bool>>(false);
+  const auto answer = [done = std::move(done), answered](RunResponse&& response) {
+    done(std::move(response));
+    answered->store(true);
+    answered->notify_one();
+  };
+  auto message = std::make_shared<WireMessage>();
+  EncodeRun(request, *message);
+  message->tensors = Received(message->tensors);
+  Post([this, message, answer] {
+    absl::StatusOr<RunRequest> decoded = DecodeRun(message->fields, message->tensors);
     if (!decoded.ok()) {
-      done({.status = decoded.status(), .unfinished = {}, .results = {}, .trace = nullptr});
+      answer(Failed(decoded.status()));
       return;
     }
-    worker_->Run(*std::move(decoded), [&](RunResponse&& response) {
+    worker_->Run(*std::move(decoded), [this, answer](RunResponse&& response) {
+      auto sent = std::make_shared<WireMessage>();
+      EncodeResponse(response, *sent);
+      sent->tensors = Received(sent->tensors);
       // The answer may be overtaken by others, too.
-      Post([answer = EncodeResponse(response), done] {
-        absl::StatusOr<RunResponse> back = DecodeResponse(answer);
-        done(back.ok()
-                 ? *std::move(back)
-                 : RunResponse{
-                       .status = back.status(), .unfinished = {}, .results = {}, .trace = nullptr});
+      Post([sent, answer] {
+        absl::StatusOr<RunResponse> back = DecodeResponse(sent->fields, sent->tensors);
+        answer(back.ok() ? *std::move(back) : Failed(back.status()));
       });
     });
   });
+  if (hold_calls_ && Coin()) answered->wait(false);
+  --calls_;
 }
 
 void SerializingWorker::Abort(const StepId& id, absl::Status reason) {
-  worker_->Abort(id, DecodeStatus(EncodeStatus(reason)));
+  worker_->Abort(id, ThereAndBack(reason));
 }
 
 void SerializingWorker::CleanUp(const StepId& id) { worker_->CleanUp(id); }

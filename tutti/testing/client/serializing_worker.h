@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -13,10 +14,14 @@ namespace tutti::testing {
 
 // A worker as if it were in another process: every request and every response is turned into bytes
 // and back, and answers come on other threads, in random order. It proves that messages own all
-// that they need, and that callers wait. Thread-safe.
+// that they need, that callers wait, and that no call is under way when it is destroyed.
+// Thread-safe.
 class SerializingWorker final : public Worker {
  public:
-  SerializingWorker(std::shared_ptr<Worker> worker, uint64_t seed);
+  // With `hold_calls` half of all calls of Run return only after their answer was given. For a
+  // worker that is its master's only one: others would not get their requests meanwhile.
+  SerializingWorker(std::shared_ptr<Worker> worker, uint64_t seed, bool hold_calls = false);
+  ~SerializingWorker() override;
 
   void ListDevices(DevicesDone done) override;
   void Register(RegisterRequest request, RegisterDone done) override;
@@ -28,12 +33,15 @@ class SerializingWorker final : public Worker {
  private:
   // Runs `job` on another thread, before or after others that were posted.
   void Post(std::function<void()> job);
+  bool Coin();
 
   const std::shared_ptr<Worker> worker_;
+  const bool hold_calls_;
   std::mutex mutex_;
   std::mt19937_64 random_;
   std::vector<std::function<void()>> pending_;
-  LaneThreads threads_;  // last, so that jobs end before what they use
+  std::atomic<int> calls_ = 0;  // of Run, which have not returned
+  LaneThreads threads_;         // last, so that jobs end before what they use
 };
 
 }  // namespace tutti::testing

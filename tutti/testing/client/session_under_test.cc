@@ -5,6 +5,7 @@
 
 #include "tutti/cluster/server.h"
 #include "tutti/runtime/local_master.h"
+#include "tutti/runtime/local_worker.h"
 #include "tutti/testing/client/serializing_worker.h"
 
 namespace tutti::testing {
@@ -17,10 +18,11 @@ Session MakeSession(const Graph& graph, const SessionOptions& options) {
                        .devices = options.devices,
                        .cores_per_device = options.cores_per_device,
                        .communicator = options.communicator});
-  auto worker = std::make_shared<SerializingWorker>(server.worker(), std::random_device()());
+  auto worker = std::make_shared<SerializingWorker>(server.worker(), std::random_device()(), true);
   return Session(graph, std::make_unique<LocalMaster>(
                             WorkersByTask{{server.task(), std::move(worker)}}, server.task(),
-                            CompileOptions{.optimize = options.optimize}));
+                            CompileOptions{.optimize = options.optimize,
+                                           .soft_placement = options.soft_placement}));
 }
 
 }  // namespace

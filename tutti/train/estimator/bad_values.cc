@@ -66,24 +66,23 @@ std::string FindFirstBad(Session& session, Output loss, std::span<const Feed> fe
 
 }  // namespace
 
-void ThrowBadValues(Peers& peers, int rank, Session& session, Output loss,
-                    std::span<const Feed> feeds, const StepResult& result) {
-  std::string own = FindFirstBad(session, loss, feeds);
+void ThrowBadValues(Peers& peers, int rank, Output loss, const StepEnd& end) {
+  std::string own = FindFirstBad(end.session, loss, end.feeds);
   if (!own.empty()) {
     own = fmt::format("the loss of worker {} is not finite; the first bad tensor is {}", rank, own);
-  } else if (!result.bad.empty()) {
+  } else if (!end.bad_gradient.empty()) {
     own = fmt::format("the gradient of \"{}\" of worker {} is not finite, though its loss is",
-                      result.bad, rank);
+                      end.bad_gradient, rank);
   }
   for (const std::string& found : peers.Gather("bad_values", own)) {
     if (found.empty()) continue;
     throw Error(Code::kOutOfRange,
-                fmt::format("step {}: {}; a smaller learning rate or clipping may help",
-                            result.step, found));
+                fmt::format("step {}: {}; a smaller learning rate or clipping may help", end.step,
+                            found));
   }
   throw Error(Code::kOutOfRange,
-              fmt::format("step {}: the loss is {}, though every worker's own is finite",
-                          result.step, result.loss));
+              fmt::format("step {}: the loss is {}, though every worker's own is finite", end.step,
+                          end.loss));
 }
 
 void CheckLastUpdate(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,

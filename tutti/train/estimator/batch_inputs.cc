@@ -34,25 +34,12 @@ void BatchInputs::Feed(const Minibatch& batch, int64_t global_batch,
 }
 
 bool BatchByNumber::Read(int64_t number, Minibatch* batch) {
-  if (reader_ == nullptr || (number != next_ && !reader_->Seek(number))) {
-    reader_ = dataset_.Read(number);
+  const int64_t position = begin_ + number * dataset_.batch_size();
+  if (reader_ == nullptr || (number != next_ && !reader_->SeekTo(position))) {
+    reader_ = dataset_.ReadFrom(position);
   }
   next_ = number + 1;
   return reader_->Next(batch);
-}
-
-Minibatch PartOf(const Minibatch& batch, int part, int parts) {
-  if (parts == 1) return batch;
-  const int64_t begin = batch.count * part / parts, end = batch.count * (part + 1) / parts;
-  Minibatch made;
-  made.count = end - begin;
-  made.position = batch.position + begin;
-  for (const auto& [name, column] : batch.columns) {
-    const Tensor rows = column.Rows(begin, end);
-    const bool aligned = reinterpret_cast<uintptr_t>(rows.raw()) % kBufferAlignment == 0;
-    made.columns.emplace(name, aligned ? rows : rows.Clone());
-  }
-  return made;
 }
 
 Columns ExampleOf(const Dataset& dataset) {

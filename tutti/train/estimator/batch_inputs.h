@@ -28,21 +28,20 @@ struct BatchInputs {
   void Feed(const Minibatch& batch, int64_t global_batch, std::vector<tutti::Feed>& feeds) const;
 };
 
-// Reads batches of a dataset by their numbers, which grow. Not thread-safe.
+// Reads batches of a dataset by their numbers, which grow: number 0 begins at the sample `begin`.
+// Not thread-safe.
 class BatchByNumber {
  public:
-  explicit BatchByNumber(Dataset dataset) : dataset_(std::move(dataset)) {}
+  BatchByNumber(Dataset dataset, int64_t begin) : dataset_(std::move(dataset)), begin_(begin) {}
   // False at the end of the data.
   bool Read(int64_t number, Minibatch* batch);
 
  private:
   const Dataset dataset_;
+  const int64_t begin_;
   std::unique_ptr<DatasetReader> reader_;
   int64_t next_ = 0;  // of reader_
 };
-
-// Part `part` of `parts` of a batch, cut as Dataset::Shard cuts. Shares its memory where it can.
-Minibatch PartOf(const Minibatch& batch, int part, int parts);
 
 // One sample of a dataset, for the types of its batches. Throws Error when there is none.
 Columns ExampleOf(const Dataset& dataset);

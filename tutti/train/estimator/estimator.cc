@@ -18,21 +18,21 @@
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/estimator/agreement.h"
-#include "tutti/train/estimator/bad_values.h"
 #include "tutti/train/estimator/evaluation.h"
 #include "tutti/train/estimator/joint_stop.h"
 #include "tutti/train/estimator/training_graph.h"
-#include "tutti/train/reporting/progress.h"
+#include "tutti/train/estimator/training_step.h"
+#include "tutti/train/hooks/built_in.h"
+#include "tutti/train/hooks/hook_list.h"
 #include "tutti/train/reporting/training_report.h"
-#include "tutti/train/reporting/worker_trace.h"
 #include "tutti/train/stop.h"
 
 namespace tutti {
 namespace {
 
 constexpr int kPrefetch = 2;
-constexpr int64_t kTracedStep = 10;  // by then everything is warm
 
 }  // namespace
 
@@ -47,25 +47,31 @@ class Estimator::Impl {
 
   TrainResult Train(const TrainSpec& spec) {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
-    const bool lockstep = config_.strategy_object->InLockstep();
-    const Dataset dataset =
-        lockstep ? spec.input()
-                       .Batch(GlobalBatch())
-                       .Shard(config_.rank(), config_.workers())
-                       .Prefetch(kPrefetch)
-                 : spec.input().Batch(GlobalBatch() / config_.workers()).Prefetch(0);
-    const int64_t max_steps = spec.max_steps > 0 ? spec.max_steps : config_.max_steps;
+    const Dataset source = spec.input();
     const bool first = training_.nodes.update == nullptr;
-    if (first) BuildToTrain(dataset);
-    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
-    Agree(fmt::format("Train (call {})", ++trainings_), first, DataFacts(dataset, max_steps));
+    const std::string call = fmt::format("Train (call {})", ++trainings_);
     if (first) {
-      InitializeState();
-      if (lockstep && WantsWorkerTraces(config_)) {
-        traced_step_ = std::min(kTracedStep, max_steps - 1);
-      }
-      if (leads()) ShowStart(config_, graph_, dataset, How());
+      RequireAgreement(peers(), call, {});
+      checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+      const auto newest = checkpoints_->Find();
+      BuildToTrain(source, newest ? newest->order : SumOrder());
     }
+    const Dataset dataset = TrainingData(source);
+    const int64_t max_steps = MaxSteps(spec, dataset);
+    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
+    Agree(call, first, DataFacts(dataset, max_steps));
+    if (first) {
+      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.nodes.joint.order);
+      const bool resumed = InitializeState();
+      checkpoints_->BeginTraining(graph_, std::move(facts));
+      update_ = TrainingStep(training_, config_);
+      if (config_.Tells()) ShowStart(config_, graph_, training_, dataset);
+      if (config_.Tells() && config_.verbose && placer_ != nullptr) TellPlacement();
+      if (config_.Tells() && resumed) TellResume(max_steps);
+    }
+    std::function<Metrics()> evaluate;
+    if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
+    hooks_ = MakeHooks(config_, spec.hooks, max_steps, evaluate);
     return Loop(dataset, max_steps);
   }
 
@@ -75,11 +81,18 @@ class Estimator::Impl {
     BuildToEvaluate(dataset);
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
-    if (!session_) InitializeState();
-    return evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
+    const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+    checkpoints_->NoteMetrics(step_, metrics);
+    hooks_.AfterEvaluation({step_, metrics});
+    return metrics;
   }
 
   bool leads() const { return config_.leads(); }
+  const RunConfig& config() const { return config_; }
 
   std::map<std::string, Tensor> Variables() {
     if (!session_) ThrowInvalidArgument("Estimator::Variables: call Train or Evaluate first");
@@ -93,9 +106,13 @@ class Estimator::Impl {
  private:
   Peers& peers() const { return config_.strategy_object->peers(); }
 
+  // Samples of a batch: where workers are in lockstep, over all of them.
   int64_t GlobalBatch() const {
-    const int64_t towers = config_.workers() * int64_t(config_.strategy_object->Devices().size());
-    const auto batch = CheckedMul(config_.batch_size, towers);
+    const Strategy& strategy = *config_.strategy_object;
+    const int64_t workers = strategy.InLockstep() ? config_.workers() : 1;
+    const int64_t towers = workers * int64_t(strategy.Devices().size());
+    const auto parts = CheckedMul(config_.batch_size, training_.spec.accumulate);
+    const auto batch = parts ? CheckedMul(*parts, towers) : std::nullopt;
     if (!batch) {
       ThrowInvalidArgument(
           fmt::format("Estimator: batch_size is {}, which {} workers together would make more than "
@@ -103,6 +120,24 @@ class Estimator::Impl {
                       config_.batch_size, towers));
     }
     return *batch;
+  }
+
+  // This worker's slices, or whole batches that it claims by number, which cannot be read ahead.
+  Dataset TrainingData(const Dataset& source) const {
+    const Dataset batches = source.Batch(GlobalBatch());
+    if (!config_.strategy_object->InLockstep()) return batches.Prefetch(0);
+    return batches.Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
+  }
+
+  int64_t MaxSteps(const TrainSpec& spec, const Dataset& dataset) const {
+    if (spec.max_steps > 0) return spec.max_steps;
+    if (config_.epochs == 0) return config_.max_steps;
+    const auto samples = CheckedMul(dataset.samples(), config_.epochs);
+    if (!samples) {
+      ThrowInvalidArgument(fmt::format("--epochs {} of {} samples are more than 2^63 samples",
+                                       config_.epochs, dataset.samples()));
+    }
+    return std::max<int64_t>(1, (*samples - 1) / dataset.batch_size() + 1);
   }
 
   Dataset EvaluationData(const EvalSpec& spec) const {
@@ -124,11 +159,11 @@ class Estimator::Impl {
   }
 
   // The mode that is built first makes the variables, the second one finds them.
-  void BuildToTrain(const Dataset& dataset) {
+  void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
     if (evaluation_) reuse.emplace(graph_, "", "training");
-    training_ = BuildTraining(graph_, model_, config_, dataset);
+    training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
@@ -144,8 +179,9 @@ class Estimator::Impl {
     RequireAgreement(peers(), call, facts);
   }
 
-  // Gives the variables that have none their first values, the same on all workers.
-  void InitializeState() {
+  // Gives the variables that have none their first values, or all of them those of the newest
+  // checkpoint, the same on all workers. True if there was one.
+  bool InitializeState() {
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
@@ -153,58 +189,84 @@ class Estimator::Impl {
       config_.strategy_object->Configure(options);
       session_.emplace(graph_, options);
     }
-    config_.strategy_object->Initialize(graph_, *session_);
+    const bool gives = config_.strategy_object->GivesValues();
+    if (gives) session_->Initialize();
+    const auto point = checkpoints_->Restore(graph_, *session_, gives);
+    if (point) {
+      step_ = point->step;
+      position_ = point->position;
+    } else {
+      checkpoints_->WarmStart(graph_, *session_);
+    }
+    config_.strategy_object->SynchronizeState(graph_, *session_);
+    return point.has_value();
   }
 
-  // How gradients travel and where variables are, for people.
-  std::string How() const {
-    std::string text = training_.nodes.joint.how;
-    const std::string placed = placer_ == nullptr ? "" : placer_->Describe();
-    if (!placed.empty()) text += (text.empty() ? "" : "\n") + placed;
-    return text;
+  void TellPlacement() const {
+    const std::string placed = placer_->Describe();
+    if (!placed.empty()) FormatTo(stderr, "{}\n", placed);
+  }
+
+  void TellResume(int64_t max_steps) const {
+    if (step_ < max_steps) {
+      FormatTo(stderr, "{}: goes on from step {} of {}, the newest checkpoint in {}\n",
+               config_.program, step_, max_steps, config_.model_dir);
+    } else {
+      FormatTo(stderr,
+               "{}: the newest checkpoint in {} is of step {}, and --max-steps is {}: there is "
+               "nothing to train\n",
+               config_.program, config_.model_dir, step_, max_steps);
+    }
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
     const auto driver = config_.strategy_object->MakeDriver(
         *session_, training_.nodes, {.first = step_, .end = max_steps});
-    BatchByNumber batches(dataset);
-    std::optional<Progress> progress;
-    if (leads()) {
-      progress.emplace(ProgressOptions{.label = "step", .total = max_steps, .start = step_});
-    }
+    const int64_t first_position = position_;
+    BatchByNumber batches(dataset, first_position);
     TrainingReport report(config_, training_.nodes.joint.how);
+    hooks_.OnStart({config_, graph_, training_, *session_, step_, max_steps, dataset.samples()});
     double loss = 0;
-    bool stop = false, out_of_data = false;
-    int64_t samples = -1;  // of this worker in the last step; -1: there was no step
+    bool stop = false, out_of_data = false, any = false;
+    const int64_t begin = NowNanos();
     for (int64_t number; !stop && (number = driver->NextBatch()) >= 0;) {
       Minibatch batch;
       const int64_t asked = NowNanos();
       if (out_of_data = !batches.Read(number, &batch); out_of_data) break;
       report.CountInput(NowNanos() - asked);
-      samples = batch.count;
-      const StepResult result = RunStep(*driver, batch, dataset.batch_size());
-      loss = result.loss;
-      stop = result.stop;
-      report.CountStep(result.samples);
-      if (progress) progress->Update(step_, {{"loss", loss}});
-      if (leads() && config_.log_every > 0 && step_ % config_.log_every == 0) {
-        FormatTo(stderr, "step {} loss {:.6f}\n", step_, loss);
-      }
+      stop = RunStep(*driver, batch, dataset.batch_size());
+      loss = update_.result().loss;
+      report.CountStep(update_.result().samples, loss);
+      any = true;
+      position_ = first_position + (number + 1) * dataset.batch_size();
+      if (step_ < max_steps && !stop) checkpoints_->AfterStep(*session_, step_, position_);
     }
-    if (progress) progress->Finish();
     driver->Leave();
+    hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
+                  any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
+                  *session_});
     TrainResult result = report.Finish(loss, driver->Report());
-    result.stopped = stop;
-    if (samples >= 0) {
-      CheckLastUpdate(peers(), *session_, training_.spec.loss, feeds_, samples, step_);
+    if (AnyStopped(stop)) {
+      const JointStop joint = AgreeOnStop(peers(), hooks_.control().reason());
+      result.stopped = joint.signal != 0;
+      result.stop_reason = joint.reason;
+      TellStop(joint, max_steps);
     }
-    if (stop) TellStop(AgreeOnStop(peers()), max_steps);
-    if (out_of_data && leads()) TellEndOfData(dataset, max_steps);
+    result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
+    if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
   }
 
+  // Workers that are not in lockstep learn of a stop at different times, or not at all.
+  bool AnyStopped(bool own) {
+    if (config_.strategy_object->InLockstep()) return own;
+    double stops[] = {own ? 1.0 : 0.0};
+    peers().Sum("stop", stops);
+    return stops[0] > 0;
+  }
+
   void TellStop(const JointStop& stop, int64_t max_steps) const {
-    if (!leads()) return;
+    if (!config_.Tells()) return;
     FormatTo(stderr, "{}: stopped after step {} of {} by {}\n", config_.program, step_, max_steps,
              DescribeStop(stop));
   }
@@ -216,23 +278,17 @@ class Estimator::Impl {
         config_.program, step_, max_steps, dataset.samples(), dataset.batch_size());
   }
 
-  StepResult RunStep(StepDriver& driver, const Minibatch& batch, int64_t global_batch) {
-    feeds_.clear();
-    training_.Feed(batch, global_batch, feeds_);
-    feeds_.emplace_back(training_.stop, Tensor::Scalar(StopRequested() ? 1.0f : 0.0f));
-    const bool traced = step_ == traced_step_;
+  // One update. True if the training should end after it.
+  bool RunStep(StepDriver& driver, const Minibatch& batch, int64_t global_batch) {
+    const bool traced = hooks_.BeforeStep(step_);
     RunTrace trace;
-    const StepResult result =
-        driver.Run(feeds_, {.trace = traced, .trace_result = traced ? &trace : nullptr});
+    update_.Run(driver, *session_, batch, global_batch, step_,
+                StopRequested() || !hooks_.control().reason().empty(), traced ? &trace : nullptr);
+    const StepResult& result = update_.result();
     step_ = result.step;
-    if (traced) WriteWorkerTraces(config_, trace);
-    if (!std::isfinite(result.loss)) {
-      // Workers that are not in lockstep do not come here together.
-      AlonePeers alone;
-      Peers& who = config_.strategy_object->InLockstep() ? peers() : alone;
-      ThrowBadValues(who, config_.rank(), *session_, training_.spec.loss, feeds_, result);
-    }
-    return result;
+    hooks_.AfterStep({step_, result.loss, result.samples, update_.values(), *session_,
+                      update_.feeds(), update_.gradients(), traced ? &trace : nullptr, result.bad});
+    return result.stop || hooks_.control().here();
   }
 
   const ModelFunction model_;
@@ -245,8 +301,10 @@ class Estimator::Impl {
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
-  int64_t traced_step_ = -1;  // the same on all workers; -1: none
-  std::vector<Feed> feeds_;
+  int64_t position_ = 0;  // samples taken so far, over all workers
+  std::optional<Checkpoints> checkpoints_;
+  TrainingStep update_;
+  HookList hooks_;
 };
 
 Estimator::Estimator(ModelFunction model, const RunConfig& config)
@@ -256,19 +314,27 @@ Estimator::~Estimator() = default;
 TrainResult Estimator::Train(const TrainSpec& spec) { return impl_->Train(spec); }
 Metrics Estimator::Evaluate(const EvalSpec& spec) { return impl_->Evaluate(spec); }
 bool Estimator::leads() const { return impl_->leads(); }
+const RunConfig& Estimator::config() const { return impl_->config(); }
 std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables(); }
 
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
   TrainSpec checked = train;
   checked.evaluation = eval;
-  if (estimator.Train(checked).stopped) return {};
+  const TrainResult trained = estimator.Train(checked);
+  if (trained.stopped) return {};
   const Metrics metrics = estimator.Evaluate(eval);
   std::string text;
   for (const auto& [name, value] : metrics) {
     text += name == "accuracy" ? fmt::format("  {} {:.2f}%", name, 100 * value)
                                : fmt::format("  {} {:.4f}", name, value);
   }
-  if (estimator.leads()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (!trained.save_error.empty()) {
+    throw Error(Code::kDataLoss,
+                "the training is done, but its last checkpoint could not be "
+                "written: " +
+                    trained.save_error);
+  }
   return metrics;
 }
 

@@ -6,9 +6,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "tutti/data/dataset.h"
 #include "tutti/train/estimator/model.h"
+#include "tutti/train/hooks/hook.h"
 #include "tutti/train/run_config.h"
 
 namespace tutti {
@@ -31,9 +33,9 @@ struct TrainSpec {
   // What Evaluate will be called with later, if that is known: its model is built and checked
   // before the first step, so that a mistake in it does not cost a training.
   std::optional<EvalSpec> evaluation = {};
+  // Called around steps, saves and evaluations, beside the built-in ones.
+  std::vector<std::shared_ptr<Hook>> hooks = {};
 };
-
-using Metrics = std::map<std::string, double>;  // "loss", "accuracy"
 
 struct TrainResult {
   int64_t steps = 0;
@@ -41,6 +43,10 @@ struct TrainResult {
   double seconds = 0;
   double samples_per_second = 0;  // over all workers
   bool stopped = false;           // by a signal to any worker (train/stop.h); the same on all
+  std::string stop_reason = {};   // of a hook that ended it; the same on all
+  // Why the last checkpoint could not be written, on the worker that leads; empty: it was, or there
+  // is no RunConfig::model_dir.
+  std::string save_error = {};
 };
 
 // Trains and evaluates a model, alone or with other workers, as its RunConfig says; the same
@@ -54,13 +60,16 @@ class Estimator {
 
   // Makes updates until the step count, the end of the data, or a stop signal to any worker. Shows
   // model, cluster and strategy, then progress, and at the end where the time went. A second call
-  // goes on from there.
+  // goes on from there. With a RunConfig::model_dir it begins where the newest checkpoint there is,
+  // writes checkpoints as it goes, and one at its end.
   TrainResult Train(const TrainSpec& spec);
 
   // The mean of loss and metrics over the dataset, the workers sharing the work. Without a training
-  // before, that of the initial values. A stop of any worker ends it with an Error (kCancelled).
+  // before, that of the newest checkpoint in RunConfig::model_dir, or of the initial values. A stop
+  // of any worker ends it with an Error (kCancelled).
   Metrics Evaluate(const EvalSpec& spec);
 
+  const RunConfig& config() const;
   bool leads() const;  // is this the worker that prints and writes files?
 
   // The values of all variables by name, for tests and for saving.

@@ -16,52 +16,45 @@ Evaluation::Evaluation(Graph& graph, const ModelFunction& model, const Dataset& 
   std::optional<nn::ReuseScope> scope;
   if (reuse) scope.emplace(graph, "", "evaluate");
   inputs_ = BatchInputs(graph, ExampleOf(dataset), "input");
-  const ModelSpec spec = model(Features(inputs_.columns, inputs_.first), Mode::kEvaluate);
-  names_.push_back("loss");
-  values_.push_back(RequireFloatScalar(spec.loss, "loss"));
-  for (const auto& [name, value] : spec.metrics) {
-    names_.push_back(name);
-    values_.push_back(RequireFloatScalar(value, fmt::format("metric \"{}\"", name)));
-  }
+  const ModelSpec spec =
+      model(Features(inputs_.columns, inputs_.first, Mode::kEvaluate), Mode::kEvaluate);
+  std::map<std::string, Metric> metrics = spec.metrics;
+  metrics["loss"] = RequireFloatScalar(spec.loss, "loss");
+  metrics_ = MetricStates(std::move(metrics));
 }
 
 Metrics Evaluation::Run(Session& session, const Dataset& dataset, int64_t max_steps,
                         Peers& peers) const {
-  // Sums over samples, then their number, and how many workers were asked to stop.
-  const size_t count = values_.size(), stops = count + 1;
-  std::vector<double> sums(values_.size() + 2);
+  // The number of samples, and of workers that were asked to stop.
+  enum { kCount, kStops, kSums };
+  double sums[kSums] = {};
+  MetricStates states = metrics_;
   std::vector<Feed> feeds;
   const auto reader = dataset.Read();
   Minibatch batch;
   for (int64_t step = 0; max_steps == 0 || step < max_steps; ++step) {
     if (StopRequested()) {
-      sums[stops] = 1;
+      sums[kStops] = 1;
       break;
     }
     if (!reader->Next(&batch)) break;
     if (batch.count == 0) continue;
     feeds.clear();
     inputs_.Feed(batch, dataset.batch_size(), feeds);
-    const std::vector<Tensor> means = session.Run(feeds, values_);
-    for (size_t i = 0; i < means.size(); ++i) {
-      const double mean = means[i].dtype() == kFloat64 ? means[i].scalar<double>()
-                                                       : double(means[i].scalar<float>());
-      sums[i] += mean * double(batch.count);
-    }
-    sums[count] += double(batch.count);
+    states.Add(session.Run(feeds, states.outputs()), batch.count);
+    sums[kCount] += double(batch.count);
   }
   peers.Sum("evaluate", sums);
-  if (sums[stops] > 0) {
+  if (sums[kStops] > 0) {
     throw Error(Code::kCancelled,
                 fmt::format("Estimator::Evaluate: stopped by {}; there are no metrics",
                             DescribeStop(AgreeOnStop(peers))));
   }
-  if (sums[count] == 0) {
+  if (sums[kCount] == 0) {
     ThrowInvalidArgument("Estimator::Evaluate: the dataset is empty; expected at least one sample");
   }
-  Metrics metrics;
-  for (size_t i = 0; i < names_.size(); ++i) metrics[names_[i]] = sums[i] / sums[count];
-  return metrics;
+  states.Merge(peers);
+  return states.Finish();
 }
 
 }  // namespace tutti

@@ -1,13 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
-#include <vector>
 
 #include "tutti/client/session.h"
 #include "tutti/data/dataset.h"
 #include "tutti/train/estimator/batch_inputs.h"
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/metrics/metric_states.h"
 
 namespace tutti {
 
@@ -18,15 +17,14 @@ class Evaluation {
   // Error.
   Evaluation(Graph& graph, const ModelFunction& model, const Dataset& dataset, bool reuse);
 
-  // Means of loss and metrics over the parts that the workers have of `dataset`, up to `max_steps`
+  // Loss and metrics over the parts that the workers have of `dataset`, up to `max_steps`
   // batches where that is not 0. All workers call it. Throws Error: kCancelled after a stop
   // (train/stop.h) of any worker.
   Metrics Run(Session& session, const Dataset& dataset, int64_t max_steps, Peers& peers) const;
 
  private:
   BatchInputs inputs_;
-  std::vector<std::string> names_;
-  std::vector<Output> values_;  // means over the batch
+  MetricStates metrics_;  // the loss among them; empty states
 };
 
 }  // namespace tutti

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include "tutti/base/status.h"
-#include "tutti/nn/losses.h"
 
 namespace tutti {
 
@@ -11,6 +10,7 @@ Output Features::operator[](std::string_view column) const {
   if (const auto found = columns_.find(std::string(column)); found != columns_.end()) {
     return found->second;
   }
+  if (mode_ == Mode::kPredict) return {};
   std::string names;
   for (const auto& [name, value] : columns_) {
     names += (names.empty() ? "\"" : ", \"") + name + "\"";
@@ -28,21 +28,6 @@ Output RequireFloatScalar(Output value, std::string_view what) {
         what, value.node->Describe(), NameOf(value.dtype()), value.shape().ToString()));
   }
   return value;
-}
-
-ModelSpec MultiClassHead::Build(Output logits, Output labels,
-                                std::shared_ptr<const Optimizer> optimizer, Mode mode) const {
-  const Shape& shape = logits.shape();
-  if (shape.has_rank() && (shape.rank() < 1 || shape[shape.rank() - 1] != classes_)) {
-    ThrowInvalidArgument(
-        fmt::format("MultiClassHead: logits {} are {}; expected {} classes in the last dimension",
-                    logits.node->Describe(), shape.ToString(), classes_));
-  }
-  ModelSpec spec;
-  spec.loss = nn::SparseSoftmaxLoss(logits, labels);
-  spec.metrics["accuracy"] = nn::Accuracy(logits, labels);
-  if (mode == Mode::kTrain) spec.optimizer = std::move(optimizer);
-  return spec;
 }
 
 }  // namespace tutti

@@ -1,24 +1,28 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "tutti/train/metrics/metric.h"
 #include "tutti/train/optimizers/optimizer.h"
+#include "tutti/train/optimizers/weight_decay.h"
 
 namespace tutti {
 
 // What a model is built for.
-enum class Mode { kTrain, kEvaluate };
+enum class Mode { kTrain, kEvaluate, kPredict };
 
 // The columns of a batch, as a model sees them.
 class Features {
  public:
-  Features(std::map<std::string, Output> columns, Output first)
-      : columns_(std::move(columns)), first_(first) {}
+  Features(std::map<std::string, Output> columns, Output first, Mode mode = Mode::kTrain)
+      : columns_(std::move(columns)), first_(first), mode_(mode) {}
 
-  // Throws Error, naming the columns there are.
+  // Throws Error, naming the columns there are. In kPredict a column that is missing is empty, so
+  // that a model may name its labels in every mode; heads do not look at them then.
   Output operator[](std::string_view column) const;
   const std::map<std::string, Output>& columns() const { return columns_; }
   // The place of the batch's first sample in the step's global batch, an int64 scalar. Layers need
@@ -28,37 +32,30 @@ class Features {
  private:
   std::map<std::string, Output> columns_;
   Output first_;
+  Mode mode_;
 };
 
-// A model in one mode. Every output is a mean over the batch.
+// A model in one mode. Loss and metrics are means over the batch, or metrics with a state of their
+// own (metrics/metrics.h).
 struct ModelSpec {
-  Output loss;
-  std::map<std::string, Output> metrics = {};            // scalars, told at evaluation
+  Output loss = {};                                      // not needed in kPredict
+  std::map<std::string, Metric> metrics = {};            // told at evaluation
   std::shared_ptr<const Optimizer> optimizer = nullptr;  // kTrain
   double clip_norm = 0;  // largest global norm of the gradients; 0: any
+  // kPredict: what the model says of each sample, by name; the first dimension counts the samples.
+  std::map<std::string, Output> predictions = {};
+
+  // kTrain: which of the trainable variables are trained, by full name. Not given: all.
+  std::function<bool(std::string_view variable)> trains = {};
+  WeightDecay weight_decay = {};
+  // kTrain: in how many parts the samples of an update pass, one after the other. A worker takes
+  // RunConfig::batch_size samples for each part, so an update sees that many times `accumulate`;
+  // the memory is that of one part. Moving averages (BatchNorm) move by the last part of an update.
+  int64_t accumulate = 1;
 };
 
 // `value`; throws Error, calling it `what`, unless it is a float32 or float64 scalar: what a loss
-// and the metrics are.
+// and metrics that are batch means are.
 Output RequireFloatScalar(Output value, std::string_view what);
-
-// Classification into one of `classes`: mean softmax cross-entropy, and accuracy.
-class MultiClassHead {
- public:
-  explicit MultiClassHead(int classes) : classes_(classes) {}
-
-  // logits [..., classes], labels integers [...]. Throws Error when the last dimension of logits is
-  // not `classes`.
-  template <typename O>
-  ModelSpec Spec(Output logits, Output labels, O optimizer, Mode mode) const {
-    return Build(logits, labels, std::make_shared<O>(std::move(optimizer)), mode);
-  }
-
- private:
-  ModelSpec Build(Output logits, Output labels, std::shared_ptr<const Optimizer> optimizer,
-                  Mode mode) const;
-
-  int classes_;
-};
 
 }  // namespace tutti

@@ -62,7 +62,7 @@ std::vector<StateChange> Towers::Join(std::span<const StateChange> of_towers) co
   std::vector<StateChange> joined;
   for (const Output& variable : order) {
     std::vector<Output>& parts = changes[variable];
-    const DeviceScope device(variable.graph(), variable.node->device());
+    const DeviceScope device(variable.graph(), *variable.node);
     // Towers are built one after the other, and each layer's update once in each of them.
     for (size_t i = 0; i < parts.size() && i < weights.size(); ++i) {
       parts[i] = Weighted(parts[i], weights[i]);

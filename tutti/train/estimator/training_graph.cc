@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "tutti/base/status.h"
+#include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
@@ -12,9 +13,12 @@
 #include "tutti/nn/sample_scope.h"
 #include "tutti/train/estimator/towers.h"
 #include "tutti/nn/variables.h"
+#include "tutti/train/estimator/accumulation.h"
 
 namespace tutti {
 namespace {
+
+constexpr int64_t kMostParts = 1 << 20;  // of an update
 
 // A loss that is no number changes nothing, so that what made it can be looked for.
 void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
@@ -34,10 +38,40 @@ std::string WithoutDevices(std::string text, const RunConfig& config) {
   return text;
 }
 
+void CheckSpec(const ModelSpec& spec) {
+  RequireFloatScalar(spec.loss, "loss");
+  if (!(spec.clip_norm >= 0) || !std::isfinite(spec.clip_norm)) {
+    ThrowInvalidArgument(fmt::format(
+        "the model function gave a clip_norm of {}; expected a finite number, 0 for none",
+        spec.clip_norm));
+  }
+  if (spec.optimizer == nullptr) {
+    ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
+  }
+  if (spec.accumulate < 1 || spec.accumulate > kMostParts) {
+    ThrowInvalidArgument(fmt::format(
+        "the model function gave an accumulate of {}; expected 1 to {}, the parts of an update",
+        spec.accumulate, kMostParts));
+  }
+}
+
+// The variables that are to be trained.
+std::vector<Output> Trained(const Graph& graph, const ModelSpec& spec) {
+  std::vector<Output> variables = nn::TrainableVariables(graph);
+  if (!spec.trains) return variables;
+  const size_t all = variables.size();
+  std::erase_if(variables, [&](Output v) { return !spec.trains(v.node->name()); });
+  if (variables.empty()) {
+    ThrowInvalidArgument(fmt::format(
+        "ModelSpec::trains leaves none of the {} trainable variables; expected at least one", all));
+  }
+  return variables;
+}
+
 }  // namespace
 
 TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunConfig& config,
-                            const Dataset& dataset) {
+                            const Dataset& dataset, const SumOrder& order) {
   const Strategy& strategy = *config.strategy_object;
   TrainingGraph training;
   training.stop = Placeholder(graph, kFloat32, Shape{}, "stop");
@@ -51,44 +85,62 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
   }
   const Towers towers = JoinTowers(training.inputs, losses);
   training.spec.loss = towers.loss;
-  const double clip_norm = training.spec.clip_norm;
-  if (!(clip_norm >= 0) || !std::isfinite(clip_norm)) {
-    ThrowInvalidArgument(fmt::format(
-        "the model function gave a clip_norm of {}; expected a finite number, 0 for none",
-        clip_norm));
+  const ModelSpec& spec = training.spec;
+  CheckSpec(spec);
+  training.model_nodes = graph.size();
+  const Optimizer& optimizer = *spec.optimizer;
+  const std::vector<Output> variables = Trained(graph, spec);
+  WorkerStep step = {towers.loss, towers.samples, training.stop, order};
+  Output differentiated;
+  Accumulation parts;
+  std::vector<const Node*> beside;  // what runs with the update
+  if (spec.accumulate > 1) {
+    parts = BuildAccumulation(step, strategy, optimizer, variables);
+    step = parts.step;
+    differentiated = parts.differentiated;
+    training.accumulate = parts.add;
+    beside.push_back(parts.clear);
+  } else {
+    differentiated = strategy.Differentiated(step);
   }
-  if (training.spec.optimizer == nullptr) {
-    ThrowInvalidArgument("the model function gave no optimizer for Mode::kTrain");
-  }
-  const Optimizer& optimizer = *training.spec.optimizer;
-  const WorkerStep step = {towers.loss, towers.samples, training.stop};
-  const auto computed = optimizer.Gradients(strategy.Differentiated(step));
+  auto computed = optimizer.Gradients(differentiated, variables);
+  parts.ToRows(computed);
   const DeviceScope device(graph, strategy.UpdateDevice());
-  JointStep& joint = training.nodes.joint;
-  auto list = strategy.Aggregate(computed, step, &joint);
-  ScaleByFinite(joint.loss, list);
-  if (clip_norm > 0) list = ClipByGlobalNorm(list, clip_norm);
+  StepNodes& nodes = training.nodes;
+  auto list = strategy.Aggregate(computed, step, &nodes.joint);
+  // Where the update is a run of its own, a worker has only its own gradients.
+  training.gradients = nodes.joint.nodes == nullptr ? list : computed;
+  ScaleByFinite(nodes.joint.loss, list);
+  if (config.Shows("gradient-norm")) training.gradient_norm = GlobalNorm(training.gradients);
+  if (spec.clip_norm > 0) list = ClipByGlobalNorm(list, spec.clip_norm);
   const auto join_state = [&](std::span<const StateChange> of_towers) {
     std::vector<StateChange> joined = towers.Join(of_towers);
     std::vector<Output> changes;
     for (const StateChange& entry : joined) changes.push_back(entry.change);
-    changes = strategy.AggregateState(changes, step, joint);
+    changes = strategy.AggregateState(changes, step, nodes.joint);
     for (size_t i = 0; i < joined.size(); ++i) joined[i].change = changes[i];
     return joined;
   };
-  training.nodes.update = optimizer.Apply(
-      list, {.counted = strategy.InLockstep() ? nullptr : &training.nodes.counted,
-             .computed = computed,
-             .join_state = join_state});
-  strategy.Complete(training.nodes, step);
+  nodes.update =
+      optimizer.Apply(list, {.counted = nodes.joint.nodes == nullptr ? nullptr : &nodes.counted,
+                             .computed = computed,
+                             .join_state = join_state});
+  training.learning_rate = optimizer.learning_rate().Build(GlobalStep(graph));
+  const auto decays = DecayWeights(list, spec.weight_decay, training.learning_rate, nodes.update);
+  beside.insert(beside.end(), decays.begin(), decays.end());
+  if (!beside.empty()) {
+    beside.push_back(nodes.update);
+    nodes.update = Group(graph, beside);
+  }
+  strategy.Complete(nodes, step);
   return training;
 }
 
 void TrainingGraph::Feed(const Minibatch& batch, int64_t global_batch,
                          std::vector<tutti::Feed>& feeds) const {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    inputs[i].Feed(PartOf(batch, int(i), int(inputs.size())), global_batch, feeds);
-  }
+  if (inputs.size() == 1) return inputs[0].Feed(batch, global_batch, feeds);
+  const std::vector<Minibatch> parts = SplitBatch(batch, int64_t(inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].Feed(parts[i], global_batch, feeds);
 }
 
 std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::string_view how) {
@@ -98,7 +150,12 @@ std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::s
                              {"seed", fmt::format("{}", config.seed)},
                              {"learning-rate", fmt::format("{}", config.learning_rate)},
                              {"scale-learning-rate", config.scale_learning_rate ? "on" : "off"},
-                             {"warmup-steps", fmt::format("{}", config.warmup_steps)}};
+                             {"warmup-steps", fmt::format("{}", config.warmup_steps)},
+                             // They are fetched with the step, so its plan depends on them.
+                             {"show", config.show},
+                             {"histograms", config.histograms ? "on" : "off"},
+                             {"summary-every", fmt::format("{}", config.summary_every)},
+                             {"eval-every", fmt::format("{}", config.eval_every)}};
   for (const auto& [name, value] : config.strategy_flags) facts.emplace_back(name, value);
   for (const Output& variable : nn::Variables(graph)) {
     facts.emplace_back(fmt::format("variable {}", variable.node->name()),

@@ -76,7 +76,7 @@ std::vector<const Node*> Joined(
   std::vector<const Node*> made;
   for (const auto& [variable, change] : join(changes)) {
     const auto unchanged = update_of.find(change);
-    const DeviceScope device(variable.graph(), variable.node->device());
+    const DeviceScope device(variable.graph(), *variable.node);
     made.push_back(unchanged != update_of.end() ? unchanged->second
                                                 : AssignSub(variable, change).node);
   }
@@ -99,7 +99,7 @@ Output GlobalStep(Graph& graph) { return FindOrMake(graph, kGlobalStep, Zeros({}
 
 Output UpdateContext::Slot(std::string_view name, double initial) const {
   Graph& graph = variable.graph();
-  DeviceScope device(graph, variable.node->device());
+  DeviceScope device(graph, *variable.node);
   return FindOrMake(graph, fmt::format("{}/{}", variable.node->name(), name),
                     Full(variable.shape(), initial, variable.dtype()), variable);
 }
@@ -152,7 +152,7 @@ const Node* Optimizer::Apply(std::span<const GradientAndVariable> list,
   std::vector<const Node*> updates;
   for (const GradientAndVariable& entry : list) {
     if (entry.gradient.empty()) continue;
-    DeviceScope device(graph, entry.variable.node->device());
+    DeviceScope device(graph, *entry.variable.node);
     updates.push_back(
         Update({entry.variable, entry.gradient, entry.scale, learning_rate, step}).node);
   }

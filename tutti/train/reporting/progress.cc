@@ -38,16 +38,6 @@ bool EnvironmentIs(const char* name, std::string_view value) {
   return found != nullptr && found == value;
 }
 
-bool Utf8Locale() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') continue;
-    const std::string_view text = value;
-    return text.find("UTF-8") != text.npos || text.find("utf8") != text.npos;
-  }
-  return false;
-}
-
 int NumberInEnvironment(const char* name, int otherwise) {
   const char* text = std::getenv(name);
   int number = otherwise;

@@ -13,6 +13,7 @@
 #include "tutti/base/text_file.h"
 #include "tutti/nn/variables.h"
 #include "tutti/train/reporting/packed_text.h"
+#include "tutti/train/reporting/model_summary.h"
 
 namespace tutti {
 namespace {
@@ -54,19 +55,26 @@ std::string RenderFacts(const std::vector<Facts>& workers) {
 
 }  // namespace
 
-void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& dataset,
-               std::string_view how) {
+void ShowStart(const RunConfig& config, const Graph& graph, const TrainingGraph& training,
+               const Dataset& dataset) {
   const auto variables = nn::TrainableVariables(graph);
   FormatTo(stderr, "{}: {} parameters in {} variables, {} samples\n", config.program,
            nn::CountParameters(variables), variables.size(), dataset.samples());
   FormatTo(stderr, "{}: strategy {}, {} worker{}, {} samples a worker and step, seed {}\n",
            config.program, config.strategy, config.workers(), config.workers() == 1 ? "" : "s",
-           config.batch_size, config.seed);
+           config.batch_size * training.spec.accumulate, config.seed);
+  const std::string& how = training.nodes.joint.how;
   if (config.verbose && !how.empty()) FormatTo(stderr, "{}: {}\n", config.program, how);
+  if (!config.verbose && !config.summary) return;
+  std::vector<Output> trained;
+  for (const GradientAndVariable& entry : training.gradients) trained.push_back(entry.variable);
+  WriteTo(stderr, RenderLayers(SummarizeLayers(training.spec.loss, training.model_nodes, trained)));
 }
 
 TrainingReport::TrainingReport(const RunConfig& config, std::string_view how)
-    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {}
+    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {
+  if (config.metrics != nullptr) metrics_.emplace(*config.metrics, before_.bytes);
+}
 
 WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
   const CommunicationStats after = StatsOf(config_);
@@ -101,9 +109,11 @@ TrainResult TrainingReport::Finish(double loss, const Facts& own_facts) {
   }
   const std::vector<Facts> facts = GatherFacts(config_.strategy_object->peers(), own_facts);
   if (!config_.leads()) return result;
-  FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}{}", result.steps,
-           result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
-           RenderTimeTable(times), RenderFacts(facts));
+  if (!config_.quiet) {
+    FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}{}", result.steps,
+             result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
+             RenderTimeTable(times), RenderFacts(facts));
+  }
   if (!config_.report.empty()) Write(result, times[0]);
   return result;
 }

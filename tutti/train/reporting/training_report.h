@@ -1,21 +1,24 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/estimator/training_graph.h"
 #include "tutti/train/reporting/time_table.h"
+#include "tutti/train/reporting/training_metrics.h"
 #include "tutti/train/run_config.h"
 
 namespace tutti {
 
 // What is trained and by whom, on standard error: a line each; with --verbose also how gradients
-// travel. `how` is JointStep's.
-void ShowStart(const RunConfig& config, const Graph& graph, const Dataset& dataset,
-               std::string_view how);
+// travel, and with that or --summary the layers of the model.
+void ShowStart(const RunConfig& config, const Graph& graph, const TrainingGraph& training,
+               const Dataset& dataset);
 
 // Measures where the time of a training goes, from its construction on, and tells at the end.
 class TrainingReport {
@@ -25,8 +28,12 @@ class TrainingReport {
 
   // Waiting for a batch took so long.
   void CountInput(int64_t nanos) { input_nanos_ += nanos; }
-  // One more step, over so many samples of all workers.
-  void CountStep(double samples) { ++steps_, samples_ += samples; }
+  // One more step, over so many samples of all workers, with this loss.
+  void CountStep(double samples, double loss) {
+    ++steps_, samples_ += samples;
+    if (metrics_)
+      metrics_->CountStep(samples, loss, config_.strategy_object->peers().stats().bytes);
+  }
 
   // What a worker tells of itself besides: {"dropped", "3"}.
   using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -46,6 +53,7 @@ class TrainingReport {
   int64_t input_nanos_ = 0;
   int64_t steps_ = 0;
   double samples_ = 0;
+  std::optional<TrainingMetrics> metrics_;  // none: nobody can look at them
 };
 
 }  // namespace tutti

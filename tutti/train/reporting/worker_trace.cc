@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -17,17 +18,27 @@
 namespace tutti {
 namespace {
 
-constexpr size_t kFields = 5;  // of a node
+constexpr size_t kFields = 5;      // of a node
+constexpr int64_t kWarmStep = 11;  // by then everything is warm
+constexpr int64_t kMostTracedSteps = 1000;
 
-// The role, then the nodes: name, op, start, end, bytes. Times count from the end of the step,
+// The role, then the nodes: name, op, start, end, bytes. Times count from the end of the last step,
 // which all workers share.
-std::string Pack(const RunTrace& trace, const std::string& role) {
-  int64_t end = 0;
-  for (const NodeTrace& node : trace.nodes) end = std::max(end, node.end_nanos);
+std::string Pack(const std::vector<StepTrace>& steps, const std::string& role) {
+  int64_t end = std::numeric_limits<int64_t>::min();
+  for (const StepTrace& step : steps) {
+    for (const NodeTrace& node : step.trace.nodes) {
+      end = std::max(end, step.start_nanos + node.end_nanos);
+    }
+  }
   std::vector<Record> records = {{role}};
-  for (const NodeTrace& node : trace.nodes) {
-    records.push_back({node.name, node.op, fmt::format("{}", node.start_nanos - end),
-                       fmt::format("{}", node.end_nanos - end), fmt::format("{}", node.bytes)});
+  for (const StepTrace& step : steps) {
+    for (const NodeTrace& node : step.trace.nodes) {
+      records.push_back({node.name, node.op,
+                         fmt::format("{}", step.start_nanos + node.start_nanos - end),
+                         fmt::format("{}", step.start_nanos + node.end_nanos - end),
+                         fmt::format("{}", node.bytes)});
+    }
   }
   return PackRecords(records);
 }
@@ -73,20 +84,48 @@ int64_t Length(std::span<const Record> records) {
 
 }  // namespace
 
-bool WantsWorkerTraces(const RunConfig& config) {
-  const bool own = !config.trace.empty();
+TraceRequest ParseTraceRequest(const std::string& text) {
+  if (text.empty()) return {};
+  const size_t dots = text.find("..");
+  const bool range =
+      dots != std::string::npos && dots > 0 && text.find_first_not_of("0123456789") == dots;
+  if (!range) return {kWarmStep, kWarmStep, text};
+  TraceRequest request{.path = "trace.json"};
+  const char* const end = text.data() + text.size();
+  const auto first = std::from_chars(text.data(), text.data() + dots, request.first);
+  const auto last = std::from_chars(text.data() + dots + 2, end, request.last);
+  const bool file = last.ptr != end && *last.ptr == ':' && last.ptr + 1 != end;
+  if (file) request.path = std::string(last.ptr + 1, end);
+  if (first.ec != std::errc() || last.ec != std::errc() || (last.ptr != end && !file) ||
+      request.first < 1 || request.last < request.first ||
+      request.last - request.first >= kMostTracedSteps) {
+    ThrowInvalidArgument(
+        fmt::format("--trace is \"{}\"; expected FILE, A..B or A..B:FILE with "
+                    "1 <= A <= B, and at most {} steps",
+                    text, kMostTracedSteps));
+  }
+  return request;
+}
+
+TraceRequest AgreeOnTrace(const RunConfig& config, int64_t max_steps) {
   Peers& peers = config.strategy_object->peers();
-  const bool wanted = peers.Gather("wants trace", own ? "1" : "0")[0] == "1";
-  if (own && !wanted) {
+  const std::string wanted = peers.Gather("wants trace", config.trace)[0];
+  if (wanted.empty() && !config.trace.empty()) {
     Log(LogLevel::kWarning, "--trace {}: no trace is written; give the flag to worker 0, too",
         config.trace);
   }
-  return wanted;
+  TraceRequest request = ParseTraceRequest(wanted);
+  // A short training has no step that is warm.
+  if (request.first == request.last) {
+    request.first = request.last = std::min(request.first, max_steps);
+  }
+  return request;
 }
 
-void WriteWorkerTraces(const RunConfig& config, const RunTrace& trace) {
+void WriteWorkerTraces(const RunConfig& config, const std::string& path,
+                       const std::vector<StepTrace>& steps) {
   const std::vector<std::string> texts =
-      config.strategy_object->peers().Gather("trace", Pack(trace, config.role));
+      config.strategy_object->peers().Gather("trace", Pack(steps, config.role));
   if (!config.leads()) return;
   std::vector<std::vector<Record>> workers;
   int64_t longest = 0;
@@ -96,7 +135,7 @@ void WriteWorkerTraces(const RunConfig& config, const RunTrace& trace) {
   }
   ChromeTraceWriter writer;
   for (size_t r = 0; r < workers.size(); ++r) AddWorker(int64_t(r), workers[r], longest, writer);
-  if (const absl::Status status = writer.Write(config.trace); !status.ok()) {
+  if (const absl::Status status = writer.Write(path); !status.ok()) {
     Log(LogLevel::kWarning, "--trace: {}; the training goes on without it", MessageOf(status));
   }
 }

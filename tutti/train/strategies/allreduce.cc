@@ -18,6 +18,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "tutti/base/status.h"
@@ -49,6 +50,35 @@ Output Counted(Output mean, Output samples) {
 Output Inverse(Output samples) {
   const Output count = Cast(samples, kFloat64);
   return Select(Greater(count, 0.0), Div(1.0, Maximum(count, 1.0)), ZerosLike(count));
+}
+
+constexpr std::string_view kNotMeasured = "auto";
+
+// The words of "a, b, c".
+std::vector<std::string> SplitWords(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(", "));
+    words.emplace_back(word);
+    text.remove_prefix(std::min(text.size(), word.size() + 2));
+  }
+  return words;
+}
+
+// The sizes of buckets that a checkpoint was trained with.
+std::optional<BucketOptions> SavedSizes(const SumOrder& order) {
+  const auto found = order.find("buckets");
+  if (found == order.end()) return std::nullopt;
+  const std::vector<std::string> words = SplitWords(found->second);
+  BucketOptions sizes;
+  int64_t* const numbers[] = {&sizes.first_bytes, &sizes.bytes};
+  for (size_t i = 0; i < 2; ++i) {
+    if (words.size() != 2) return std::nullopt;
+    const char* const end = words[i].data() + words[i].size();
+    const auto [rest, error] = std::from_chars(words[i].data(), end, *numbers[i]);
+    if (error != std::errc() || rest != end || *numbers[i] < 1) return std::nullopt;
+  }
+  return sizes;
 }
 
 // A gradient of no fixed shape has no place in a bucket, and must not stay behind unsummed.
@@ -83,13 +113,20 @@ class AllReduceStrategy final : public Strategy {
     NameScope scope(step.loss.graph(), "allreduce");
     for (const GradientAndVariable& entry : list) RequireShape(entry);
     std::vector<GradientAndVariable> summed(list.begin(), list.end());
-    const BucketOptions sizes = options_.buckets ? *options_.buckets : ChosenSizes(list);
+    const auto saved_sizes = SavedSizes(step.order);
+    const BucketOptions sizes = options_.buckets ? *options_.buckets
+                                : saved_sizes    ? *saved_sizes
+                                                 : ChosenSizes(list);
     std::vector<GradientBucket> buckets = MakeBuckets(list, sizes);
     if (buckets.empty()) buckets.push_back({.dtype = kFloat32});
     joint->how = Describe(buckets, sizes);
+    const std::vector<std::string> algorithms = AlgorithmsFor(buckets, step.order);
     for (size_t b = 0; b < buckets.size(); ++b) {
-      SumBucket(buckets[b], b, step, summed, joint);
+      SumBucket(buckets[b], b, algorithms[b], step, summed, joint);
     }
+    joint->order = {{"buckets", fmt::format("{}, {}", sizes.first_bytes, sizes.bytes)},
+                    {"algorithm", DescribeAlgorithms(buckets, algorithms)},
+                    {"wire", options_.wire}};
     GatherRows(
         [this](std::string key, DType dtype) {
           return CollectiveOptions{.key = std::move(key), .wire = WireOf(dtype)};
@@ -123,8 +160,7 @@ class AllReduceStrategy final : public Strategy {
     return joined;
   }
 
-  void Initialize(Graph& graph, Session& session) const override {
-    session.Initialize();
+  void SynchronizeState(Graph& graph, Session& session) const override {
     SynchronizeVariables(graph, session, peers());
   }
 
@@ -141,6 +177,38 @@ class AllReduceStrategy final : public Strategy {
       const auto expected = Expected(bytes);
       return expected ? std::optional(expected->seconds) : std::nullopt;
     });
+  }
+
+  // The algorithm of each bucket; empty where the tuner chooses. Two numbers have one sum, but with
+  // more workers the order of a sum is the algorithm's, so that of the checkpoint is used again.
+  std::vector<std::string> AlgorithmsFor(std::span<const GradientBucket> buckets,
+                                         const SumOrder& saved) const {
+    std::vector<std::string> algorithms(buckets.size(), options_.algorithm);
+    const auto found = saved.find("algorithm");
+    const auto workers = saved.find("workers");
+    if (!options_.algorithm.empty() || found == saved.end() || workers == saved.end() ||
+        workers->second != fmt::format("{}", peers().workers()) || peers().workers() <= 2) {
+      return algorithms;
+    }
+    const std::vector<std::string> names = SplitWords(found->second);
+    if (names.size() != buckets.size()) return algorithms;
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      if (names[b] != kNotMeasured) algorithms[b] = names[b];
+    }
+    return algorithms;
+  }
+
+  std::string DescribeAlgorithms(std::span<const GradientBucket> buckets,
+                                 std::span<const std::string> algorithms) const {
+    if (peers().workers() <= 2) return "any, for two workers";
+    std::vector<std::string> names;
+    for (size_t b = 0; b < buckets.size(); ++b) {
+      const auto expected = Expected(buckets[b].bytes);
+      names.push_back(!algorithms[b].empty() ? algorithms[b]
+                      : expected             ? std::string(expected->algorithm)
+                                             : std::string(kNotMeasured));
+    }
+    return fmt::format("{}", fmt::join(names, ", "));
   }
 
   std::string Describe(std::span<const GradientBucket> buckets, const BucketOptions& sizes) const {
@@ -172,8 +240,9 @@ class AllReduceStrategy final : public Strategy {
   std::string WireOf(DType dtype) const { return dtype == kFloat32 ? options_.wire : "as-is"; }
 
   // Sums the gradients of one bucket, and with the first the counts.
-  void SumBucket(const GradientBucket& bucket, size_t number, const WorkerStep& step,
-                 std::vector<GradientAndVariable>& summed, JointStep* joint) const {
+  void SumBucket(const GradientBucket& bucket, size_t number, const std::string& algorithm,
+                 const WorkerStep& step, std::vector<GradientAndVariable>& summed,
+                 JointStep* joint) const {
     std::vector<Output> values;
     if (number == 0) {
       values = {As(step.samples, bucket.dtype), As(step.stop, bucket.dtype),
@@ -182,7 +251,7 @@ class AllReduceStrategy final : public Strategy {
     const size_t counts = values.size();
     for (const size_t i : bucket.entries) values.push_back(summed[i].gradient.dense);
     const CollectiveOptions call = {.key = fmt::format("grads/bucket_{}", number),
-                                    .algorithm = options_.algorithm,
+                                    .algorithm = algorithm,
                                     // The counts in the first one must arrive as they are.
                                     .wire = number == 0 ? "as-is" : WireOf(bucket.dtype)};
     const std::vector<Output> sums = AllReduce(values, call, fmt::format("bucket_{}", number));

@@ -114,10 +114,15 @@ TEST_F(AllReduceTraining, AStepThatEndsDoesNotWaitForTheRowsOfOthers) {
     FAIL() << "the other rank has no rows yet";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::kDeadlineExceeded) << error.what();
+    EXPECT_THAT(error.what(), HasSubstr("has ended the communicator on every rank, so make a new "
+                                        "one to go on"));
   }
   // Its end is the end of the other rank's operations too.
   int64_t rows[2] = {0, 1};
-  EXPECT_FALSE(communicators[1]->world().AllGather(rows, 1, kInt64).Wait().ok());
+  const absl::Status status = communicators[1]->world().AllGather(rows, 1, kInt64).Wait();
+  EXPECT_THAT(MessageOf(status), HasSubstr("rank 0 ended a step in the middle of an operation, "
+                                           "which ends the communicator of every rank: the step "
+                                           "did not finish within its timeout of 50 ms"));
 }
 
 TEST_F(AllReduceTraining, NeedsACommunicator) {

@@ -6,7 +6,10 @@ namespace tutti {
 #define TUTTI_STRATEGIES(S) \
   S(AllReduce)              \
   S(Local)                  \
-  S(Mirrored)
+  S(Mirrored)               \
+  S(PsAsync)                \
+  S(PsSsp)                  \
+  S(PsSync)
 
 #define TUTTI_DECLARE_STRATEGY(Name) StrategyDef Name##StrategyDef();
 TUTTI_STRATEGIES(TUTTI_DECLARE_STRATEGY)

@@ -1,32 +1,16 @@
 #include "tutti/train/strategies/join.h"
 
-#include <chrono>
-#include <condition_variable>
 #include <cstdlib>
-#include <mutex>
-#include <stop_token>
-#include <system_error>
-#include <thread>
 
-#include "tutti/base/cancellation.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
-#include "tutti/base/thread.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/collective/communicator.h"
+#include "tutti/train/cancelled_by_signal.h"
 #include "tutti/train/run_config.h"
-#include "tutti/train/stop.h"
 
 namespace tutti {
 namespace {
-
-constexpr auto kSignalLook = std::chrono::milliseconds(20);
-
-// The cluster's token; every task of a job has the same. Empty: there is none.
-std::string JobToken() {
-  const char* token = std::getenv("TUTTI_JOB_TOKEN");
-  return token == nullptr ? "" : token;
-}
 
 bool InThisHost(std::string_view address) {
   return address.starts_with("127.") || address.starts_with("localhost:") ||
@@ -46,37 +30,12 @@ void WarnWithoutToken(const ClusterSpec& cluster) {
   }
 }
 
-// Cancels, while it lives, once a signal asks for an end: the handler itself may take no lock.
-class CancelledBySignal {
- public:
-  CancelledBySignal() {
-    try {
-      watch_ = std::jthread([this](const std::stop_token& stop) { Watch(stop); });
-    } catch (const std::system_error& error) {
-      ThrowIfError(CannotStartThread("the thread that looks for signals", error.code().message()));
-    }
-  }
-  const Cancellation* get() const { return &cancellation_; }
-
- private:
-  void Watch(const std::stop_token& stop) {
-    std::mutex mutex;
-    std::unique_lock lock(mutex);
-    std::condition_variable_any changed;
-    while (!stop.stop_requested() && !StopRequested()) {
-      changed.wait_for(lock, stop, kSignalLook, [] { return false; });
-    }
-    if (StopRequested()) {
-      cancellation_.Cancel(
-          Cancelled("stopped by signal {} while workers were waited for", StopSignal()));
-    }
-  }
-
-  Cancellation cancellation_;
-  std::jthread watch_;
-};
-
 }  // namespace
+
+std::string JobToken() {
+  const char* token = std::getenv("TUTTI_JOB_TOKEN");
+  return token == nullptr ? "" : token;
+}
 
 std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch) {
   if (launch.task == nullptr) {

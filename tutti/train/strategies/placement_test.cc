@@ -12,6 +12,7 @@
 #include "tutti/kernels/register.h"
 #include "tutti/nn/nn.h"
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/heads/heads.h"
 #include "tutti/train/optimizers/optimizers.h"
 #include "tutti/train/strategies/registry.h"
 #include "tutti/train/strategies/strategies.h"

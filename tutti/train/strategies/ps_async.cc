@@ -31,10 +31,9 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/ops/sync.h"
-#include "tutti/nn/initializers.h"
-#include "tutti/nn/variables.h"
 #include "tutti/train/optimizers/optimizer.h"
 #include "tutti/train/strategies/ps/async.h"
+#include "tutti/train/strategies/ps/join_servers.h"
 #include "tutti/train/strategies/ps/queue_peers.h"
 #include "tutti/train/strategies/registry.h"
 
@@ -42,37 +41,53 @@ namespace tutti {
 namespace {
 
 constexpr const char* kScope = "ps-async";
-constexpr const char* kStopRequests = "ps-async/stop_requests";
 
 double NumberOf(const Tensor& scalar) {
   return scalar.dtype() == kFloat64 ? scalar.scalar<double>() : double(scalar.scalar<float>());
 }
 
-// In the graphs of all workers the same: the worker is fed.
+// In the graphs of all workers the same: the worker is fed. What is counted here belongs to the
+// run, not to the training: it is in no variable, and so in no checkpoint.
 struct AsyncNodes final : StrategyNodes {
   GradientCheck check;
-  Output worker;               // placeholder, int64
-  Output read_step;            // the global step that the variables were read at
-  Output counted;              // the global step after the update
-  Output claimed;              // one more than the number of the next batch
+  Output worker;     // placeholder, int64
+  Output stop;       // of this worker: WorkerStep's
+  Output read_step;  // the global step that the variables were read at
+  Output counted;    // the global step after the update
+  Output claimed;    // how many batches have been given out, the next one of this worker the last
+  Output batches;    // how many have been given out so far, without one more
+  Output stops;      // requests to stop so far
+  const Node* request_stop = nullptr;
   const Node* step = nullptr;  // update, and wait where the strategy bounds the staleness
+  Output join;                 // takes part in the clock; empty where there is none
   const Node* leave = nullptr;
 };
 
 class AsyncDriver final : public StepDriver {
  public:
+  // All workers make one at the same time.
   AsyncDriver(Session& session, const StepNodes& nodes, const AsyncNodes& own,
               const StepRange& range, std::shared_ptr<QueuePeers> peers, bool skip_bad)
       : session_(session),
         own_(own),
-        fetches_{nodes.joint.loss, nodes.joint.samples, nodes.joint.stop, own.read_step,
+        fetches_{nodes.joint.loss, nodes.joint.samples, own.stops,       own.read_step,
                  own.counted,      own.claimed,         own.check.finite},
         step_(range.first),
         end_(range.end),
         peers_(std::move(peers)),
         worker_(own.worker, Tensor::Scalar<int64_t>(peers_->rank())),
         skip_bad_(skip_bad) {
-    if (step_ < end_) batch_ = session_.Run(own.claimed).scalar<int64_t>() - 1;
+    // Counts begin anew with every training; nobody claims before all know where.
+    std::string begin;
+    if (peers_->rank() == 0) {
+      const auto counts = session_.Run({}, {own_.batches, own_.stops});
+      begin = fmt::format("{} {}", counts[0].scalar<int64_t>(), counts[1].scalar<int64_t>());
+    }
+    if (own_.join) session_.Run({worker_}, own_.join);
+    begin = peers_->Gather("first batch", begin)[0];
+    first_batch_ = std::stoll(begin);
+    first_stops_ = std::stoll(begin.substr(begin.find(' ')));
+    if (step_ < end_) Claimed(session_.Run(own_.claimed));
   }
   ~AsyncDriver() override {
     try {
@@ -84,23 +99,30 @@ class AsyncDriver final : public StepDriver {
 
   int64_t NextBatch() override { return step_ < end_ ? batch_ : -1; }
 
-  StepResult Run(std::span<const Feed> feeds, const RunOptions& options) override {
-    feeds_.assign(feeds.begin(), feeds.end());
+  StepResult Run(const StepCall& call) override {
+    feeds_.assign(call.feeds.begin(), call.feeds.end());
     feeds_.push_back(worker_);
-    RunOptions stoppable = options;
-    stoppable.stop = peers_->aborted();
+    fetches_.resize(kFetches);
+    fetches_.insert(fetches_.end(), call.fetches.begin(), call.fetches.end());
+    fetched_.resize(fetches_.size());
+    const Node* const targets[] = {own_.step, own_.request_stop};
+    RunOptions options = call.options();
+    options.stop = peers_->aborted();
     try {
-      session_.RunInto(feeds_, fetches_, std::span(&own_.step, 1), fetched_, stoppable);
+      session_.RunInto(feeds_, fetches_, std::span(targets, AsksForStop() ? 2 : 1), fetched_,
+                       options);
     } catch (const Error& error) {
       peers_->Rethrow(error);
     }
+    std::copy(fetched_.begin() + kFetches, fetched_.end(), call.results.begin());
     step_ = fetched_[kCounted].scalar<int64_t>();
-    batch_ = fetched_[kClaimed].scalar<int64_t>() - 1;
-    StepResult result = {.step = step_,
-                         .loss = NumberOf(fetched_[kLoss]),
-                         .samples = NumberOf(fetched_[kSamples]),
-                         .stop = fetched_[kStop].scalar<float>() > 0,
-                         .bad = FirstBad(own_.check, fetched_[kFinite])};
+    Claimed(fetched_[kClaimed]);
+    StepResult result = {
+        .step = step_,
+        .loss = NumberOf(fetched_[kLoss]),
+        .samples = NumberOf(fetched_[kSamples]),
+        .stop = AsksForStop() || fetched_[kStops].scalar<int64_t>() > first_stops_,
+        .bad = FirstBad(own_.check, fetched_[kFinite])};
     if (result.bad.empty()) {
       ++staleness_[step_ - 1 - fetched_[kReadStep].scalar<int64_t>()];
     } else if (skip_bad_) {
@@ -136,16 +158,26 @@ class AsyncDriver final : public StepDriver {
   }
 
  private:
-  enum { kLoss, kSamples, kStop, kReadStep, kCounted, kClaimed, kFinite, kFetches };
+  enum { kLoss, kSamples, kStops, kReadStep, kCounted, kClaimed, kFinite, kFetches };
+
+  void Claimed(const Tensor& count) { batch_ = count.scalar<int64_t>() - 1 - first_batch_; }
+  bool AsksForStop() const {
+    for (const auto& [output, value] : feeds_) {
+      if (output == own_.stop) return value.scalar<float>() > 0;
+    }
+    return false;
+  }
 
   Session& session_;
   const AsyncNodes own_;
-  const std::array<Output, kFetches> fetches_;
-  std::array<Tensor, kFetches> fetched_;
+  std::vector<Output> fetches_;
+  std::vector<Tensor> fetched_;
   std::vector<Feed> feeds_;
   int64_t step_;
   const int64_t end_;
   int64_t batch_ = -1;
+  int64_t first_batch_ = 0;
+  int64_t first_stops_ = 0;
   const std::shared_ptr<QueuePeers> peers_;
   const Feed worker_;
   const bool skip_bad_;
@@ -182,7 +214,9 @@ class AsyncStrategy final : public ServersStrategy {
       values = OverWire(values, options().wire, entry.variable.node->device());
       entry = Scaled(entry, scale);
     }
-    *joint = {step.loss, step.samples, AssignAdd(StopRequests(graph), step.stop), How(), nodes};
+    nodes->stop = step.stop;
+    *joint = {.loss = step.loss, .samples = step.samples, .stop = step.stop, .how = How(),
+              .nodes = nodes};
     return sent;
   }
 
@@ -203,27 +237,22 @@ class AsyncStrategy final : public ServersStrategy {
     const DeviceScope device(graph, first_server());
     own.counted = nodes.counted;
     own.worker = Placeholder(graph, kInt64, Shape{}, "worker");
-    own.claimed = AssignAdd(Counter(graph, "next_batch", kInt64), int64_t{1});
+    const Output nobody = Constant(graph, int64_t{0});
+    const Output batches = Clock(graph, 1, "batches");
+    own.claimed = ClockAdvance(batches, nobody);
+    own.batches = ClockWait(batches, nobody, nobody);
+    const Output stops = Clock(graph, 1, "stops");
+    own.request_stop = ClockAdvance(stops, nobody).node;
+    own.stops = ClockWait(stops, nobody, nobody);
     own.step = nodes.update;
     if (async_.most_lead < 0) return;
     const Output clock = Clock(graph, servers().workers, "clock");
+    own.join = ClockJoin(clock, own.worker);
     own.leave = ClockLeave(clock, own.worker);
     const ControlScope updated(graph, {nodes.update});
     const Output time = ClockAdvance(clock, own.worker);
     const ControlScope advanced(graph, {time.node});
     own.step = ClockWait(clock, own.worker, async_.most_lead).node;
-  }
-
-  void Initialize(Graph& graph, Session& session) const override {
-    if (servers().rank == 0) {
-      session.Initialize();
-      // A training that was stopped and is taken up again goes on.
-      for (const Output& variable : nn::Variables(graph)) {
-        if (!variable.node->name().ends_with(kStopRequests)) continue;
-        session.Run(Assign(variable, 0.0f));
-      }
-    }
-    peers().Gather("initialised by worker 0", "");
   }
 
   std::unique_ptr<StepDriver> MakeDriver(Session& session, const StepNodes& nodes,
@@ -234,12 +263,6 @@ class AsyncStrategy final : public ServersStrategy {
   }
 
  private:
-  // A variable of the strategy's own; scalars that do not train are on the first server.
-  static Output Counter(Graph& graph, std::string_view name, DType dtype) {
-    return Variable(graph, Zeros({}, dtype), name, {.trainable = false});
-  }
-  static Output StopRequests(Graph& graph) { return Counter(graph, "stop_requests", kFloat32); }
-
   // 1 / staleness at the moment when the gradient is ready; 1 for a fresh one.
   static Output StalenessFactor(std::span<const GradientAndVariable> list, Output read_step) {
     std::vector<const Node*> gradients;
@@ -272,6 +295,30 @@ std::shared_ptr<const Strategy> MakeAsyncStrategy(ParameterServers servers,
                                                   const AsyncOptions& options) {
   RequireServers(servers, options.most_lead < 0 ? "ps-async" : "ps-ssp");
   return std::make_shared<AsyncStrategy>(std::move(servers), options);
+}
+
+StrategyDef PsAsyncStrategyDef() {
+  return {.name = "ps-async",
+          .summary = "variables on parameter servers, workers on their own",
+          .others = {{"ps", ServeVariables}},
+          .flags = AsyncFlags(),
+          .make = [](const Launch& launch) {
+            return MakeAsyncStrategy(JoinServers(launch, "ps-async"), AsyncOptionsOf(launch));
+          }};
+}
+
+std::vector<StrategyFlag> AsyncFlags() {
+  std::vector<StrategyFlag> flags = ServerFlags();
+  flags.push_back({.name = "stale-gradients",
+                   .initial = "as-is",
+                   .help = "how gradients are applied that others have overtaken",
+                   .choices = {"as-is", "divide"}});
+  return flags;
+}
+
+AsyncOptions AsyncOptionsOf(const Launch& launch) {
+  return {.common = ServerOptionsOf(launch),
+          .divide_by_staleness = launch.flag("stale-gradients") == "divide"};
 }
 
 }  // namespace tutti

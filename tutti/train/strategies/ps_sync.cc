@@ -13,6 +13,8 @@
 #include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/shape.h"
+#include "tutti/cluster/tf_config.h"
+#include "tutti/train/strategies/ps/join_servers.h"
 #include "tutti/train/strategies/ps/queue_peers.h"
 #include "tutti/train/strategies/ps/sync.h"
 #include "tutti/train/strategies/ps/sync_counts.h"
@@ -83,8 +85,11 @@ class SyncStrategy final : public ServersStrategy {
     for (GradientAndVariable& entry : summed) {
       if (!entry.gradient.empty()) entry = Scaled(entry, scale);
     }
-    *joint = {Cast(loss, kFloat32), Cast(nodes->samples, kFloat32),
-              Cast(Element(counts, SyncCounts::kStop), kFloat32), How(), nodes};
+    *joint = {.loss = Cast(loss, kFloat32),
+              .samples = Cast(nodes->samples, kFloat32),
+              .stop = Cast(Element(counts, SyncCounts::kStop), kFloat32),
+              .how = How(),
+              .nodes = nodes};
     return summed;
   }
 
@@ -156,18 +161,51 @@ class SyncStrategy final : public ServersStrategy {
   const int backups_;
 };
 
+// K of "backup=K"; 0 of "". -1 if the text is neither.
+int BackupsOf(std::string_view text) {
+  constexpr std::string_view kName = "backup=";
+  constexpr int64_t kMost = 1 << 20;
+  if (text.empty()) return 0;
+  if (!text.starts_with(kName)) return -1;
+  const int64_t backups = WholeNumber(text.substr(kName.size()), 0);
+  return backups <= kMost ? int(backups) : -1;
+}
+
+void CheckBackups(int backups, int workers) {
+  if (backups >= 0 && backups < workers) return;
+  ThrowInvalidArgument(
+      fmt::format("--strategy ps-sync:backup={}: there are {} workers; expected 0 to {}, so that at "
+                  "least one makes an update",
+                  backups, workers, workers - 1));
+}
+
 }  // namespace
 
 std::shared_ptr<const Strategy> MakeSyncStrategy(ParameterServers servers,
                                                  const SyncOptions& options) {
   RequireServers(servers, "ps-sync");
-  if (options.backups < 0 || options.backups >= servers.workers) {
-    ThrowInvalidArgument(
-        fmt::format("--strategy ps-sync:backup={}: there are {} workers; expected 0 to {}, so that "
-                    "at least one makes an update",
-                    options.backups, servers.workers, servers.workers - 1));
-  }
+  CheckBackups(options.backups, servers.workers);
   return std::make_shared<SyncStrategy>(std::move(servers), options);
+}
+
+StrategyDef PsSyncStrategyDef() {
+  return {.name = "ps-sync",
+          .summary = "variables on parameter servers, workers in step, K of them backups",
+          .argument = {.syntax = "[backup=K]",
+                       .expected =
+                           [](std::string_view text) {
+                             return BackupsOf(text) >= 0 ? "" : "K a whole number from 0 on";
+                           }},
+          .others = {{"ps", ServeVariables}},
+          .flags = ServerFlags(),
+          .make = [](const Launch& launch) {
+            const SyncOptions options = {.common = ServerOptionsOf(launch),
+                                         .backups = BackupsOf(launch.argument())};
+            CheckBackups(options.backups, int(launch.task == nullptr
+                                                  ? 1
+                                                  : launch.task->cluster.Trainers().size()));
+            return MakeSyncStrategy(JoinServers(launch, "ps-sync"), options);
+          }};
 }
 
 }  // namespace tutti

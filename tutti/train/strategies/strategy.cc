@@ -1,6 +1,6 @@
 #include "tutti/train/strategies/strategy.h"
 
-#include <array>
+#include <algorithm>
 
 namespace tutti {
 namespace {
@@ -16,13 +16,18 @@ class DirectDriver final : public StepDriver {
       : session_(session),
         update_(nodes.update),
         fetches_{nodes.joint.loss, nodes.joint.samples, nodes.joint.stop},
+        first_(range.first),
         step_(range.first),
         end_(range.end) {}
 
-  int64_t NextBatch() override { return step_ < end_ ? step_ : -1; }
+  int64_t NextBatch() override { return step_ < end_ ? step_ - first_ : -1; }
 
-  StepResult Run(std::span<const Feed> feeds, const RunOptions& options) override {
-    session_.RunInto(feeds, fetches_, std::span(&update_, 1), fetched_, options);
+  StepResult Run(const StepCall& call) override {
+    fetches_.resize(kJoint);
+    fetches_.insert(fetches_.end(), call.fetches.begin(), call.fetches.end());
+    fetched_.resize(fetches_.size());
+    session_.RunInto(call.feeds, fetches_, std::span(&update_, 1), fetched_, call.options());
+    std::copy(fetched_.begin() + kJoint, fetched_.end(), call.results.begin());
     return {.step = ++step_,
             .loss = NumberOf(fetched_[0]),
             .samples = NumberOf(fetched_[1]),
@@ -32,15 +37,16 @@ class DirectDriver final : public StepDriver {
  private:
   Session& session_;
   const Node* const update_;
-  const std::array<Output, 3> fetches_;
-  std::array<Tensor, 3> fetched_;
+  static constexpr int kJoint = 3;
+
+  std::vector<Output> fetches_;  // the joint ones, then what the call wants
+  std::vector<Tensor> fetched_;
+  const int64_t first_;
   int64_t step_;
   const int64_t end_;
 };
 
 }  // namespace
-
-void Strategy::Initialize(Graph& /*graph*/, Session& session) const { session.Initialize(); }
 
 std::unique_ptr<StepDriver> Strategy::MakeDriver(Session& session, const StepNodes& nodes,
                                                  const StepRange& range) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,11 +17,16 @@ namespace tutti {
 class Session;
 struct SessionOptions;
 
+// What the order of sums over workers depends on, by name: {"buckets", "65536, 4194304"}. With the
+// same facts the sums have the same bits.
+using SumOrder = std::map<std::string, std::string>;
+
 // What one worker brings to a step, as scalars of its graph.
 struct WorkerStep {
-  Output loss;     // the mean over this worker's samples; anything where there are none
-  Output samples;  // how many they are, float32
-  Output stop;     // 1 to ask for an end of training after this step, else 0; float32
+  Output loss;          // the mean over this worker's samples; anything where there are none
+  Output samples;       // how many they are, float32
+  Output stop;          // 1 to ask for an end of training after this step, else 0; float32
+  SumOrder order = {};  // of the checkpoint that the training goes on from: to be used again
 };
 
 // What a strategy built besides the update, and its StepDriver needs.
@@ -34,6 +40,7 @@ struct JointStep {
   Output samples;        // float32
   Output stop;           // how many workers ask for an end
   std::string how = {};  // do gradients travel, for people; the same on all workers
+  SumOrder order = {};
   std::shared_ptr<StrategyNodes> nodes = nullptr;  // of strategies that have some
 };
 
@@ -114,9 +121,12 @@ class Strategy {
   // Adds what must follow the update, which is in `nodes`, as is what Aggregate gave.
   virtual void Complete(StepNodes& /*nodes*/, const WorkerStep& /*step*/) const {}
 
-  // Gives the variables that have no value their first ones, the same for all workers; may add
-  // nodes to the graph. All workers call it. Throws Error.
-  virtual void Initialize(Graph& graph, Session& session) const;
+  // Does this worker give variables their first values, or those of a checkpoint? Not where another
+  // does it for all.
+  virtual bool GivesValues() const { return true; }
+  // Gives all workers the same state, after that; may add nodes to the graph. All workers call it.
+  // Throws Error.
+  virtual void SynchronizeState(Graph& /*graph*/, Session& /*session*/) const {}
 
   // What leads this worker through the steps of one training. Throws Error.
   virtual std::unique_ptr<StepDriver> MakeDriver(Session& session, const StepNodes& nodes,

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "tutti/train/strategies/ps/parameter_servers.h"
+#include "tutti/train/strategies/registry.h"
 
 namespace tutti {
 
@@ -16,5 +17,9 @@ struct AsyncOptions {
 // Variables on servers, each worker's gradient applied as it comes: see ps_async.cc.
 std::shared_ptr<const Strategy> MakeAsyncStrategy(ParameterServers servers,
                                                   const AsyncOptions& options = {});
+
+// The flags of these strategies, and their values.
+std::vector<StrategyFlag> AsyncFlags();
+AsyncOptions AsyncOptionsOf(const Launch& launch);
 
 }  // namespace tutti

@@ -8,6 +8,7 @@
 
 #include "tutti/nn/nn.h"
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/heads/heads.h"
 #include "tutti/train/optimizers/optimizers.h"
 #include "tutti/train/strategies/ps/servers_under_test.h"
 #include "tutti/train/strategies/strategies.h"

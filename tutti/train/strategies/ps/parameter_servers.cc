@@ -8,6 +8,7 @@
 #include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/reduce.h"
+#include "tutti/train/strategies/ps/end_of_training.h"
 #include "tutti/train/strategies/ps/placer.h"
 #include "tutti/train/strategies/ps/queue_peers.h"
 
@@ -23,12 +24,29 @@ ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOf
       options_(options),
       queue_peers_(std::move(peers)) {}
 
+ServersStrategy::~ServersStrategy() {
+  try {
+    if (peers().Failure().empty()) peers().Gather("the end", "");
+  } catch (const Error&) {
+    // A worker failed at the very end; the servers learn of it below.
+  }
+  if (servers_.rank != 0) return;
+  try {
+    const EndOfTraining end(servers_.devices);
+    SessionOptions session_options;
+    servers_.connect(session_options);
+    Session session(end.graph(), session_options);
+    end.Tell(session, peers().Failure());
+  } catch (const Error&) {
+    // The servers cannot be reached; they notice that worker 0 is gone.
+  }
+}
+
 std::unique_ptr<VariablePlacer> ServersStrategy::MakePlacer() const {
   return std::make_unique<ServerPlacer>(servers_.devices, options_.split_bytes);
 }
 
-void ServersStrategy::Initialize(Graph& /*graph*/, Session& session) const {
-  if (servers_.rank == 0) session.Initialize();
+void ServersStrategy::SynchronizeState(Graph& /*graph*/, Session& /*session*/) const {
   peers().Gather("initialised by worker 0", "");
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -12,6 +13,14 @@ namespace tutti {
 class QueuePeers;
 struct Launch;
 
+// How a worker is, as the cluster knows it.
+struct WorkerState {
+  int rank = 0;
+  std::string task;          // "/job:worker/task:1"
+  uint64_t incarnation = 0;  // of its process
+  std::string error;         // why it cannot be reached; empty: it can
+};
+
 // The parameter servers of a training, and the place of this worker among those that use them.
 // Strategies know servers by the devices that hold variables; whether these belong to other tasks
 // or to this process is the business of `connect`.
@@ -23,6 +32,8 @@ struct ParameterServers {
   // Fills in the options of a session that reaches all of `devices`.
   std::function<void(SessionOptions&)> connect;
   double start_timeout = 60;  // seconds for all workers to appear
+  // How all workers are; may take its time. Not given: they share the fate of this process.
+  std::function<std::vector<WorkerState>()> look = {};
 };
 
 struct ServerOptionsOfStrategy {
@@ -36,12 +47,15 @@ struct ServerOptionsOfStrategy {
 class ServersStrategy : public Strategy {
  public:
   ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options);
+  // Waits for the other workers to end as well; then worker 0 tells the servers.
+  ~ServersStrategy() override;
 
   std::vector<std::string> Devices() const override { return {servers_.worker_device}; }
   void Configure(SessionOptions& options) const override { servers_.connect(options); }
   std::unique_ptr<VariablePlacer> MakePlacer() const override;
-  // The chief gives variables their values, and the others wait for it.
-  void Initialize(Graph& graph, Session& session) const override;
+  // Worker 0 gives variables their values, and the others wait for it.
+  bool GivesValues() const override { return servers_.rank == 0; }
+  void SynchronizeState(Graph& graph, Session& session) const override;
 
  protected:
   const ParameterServers& servers() const { return servers_; }

@@ -6,7 +6,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <system_error>
 
@@ -55,6 +57,8 @@ struct QueuePeers::Nodes {
 
 namespace {
 
+constexpr auto kLookEvery = std::chrono::milliseconds(250);
+
 Tensor BytesOf(std::string_view text) {
   Tensor bytes(kUInt8, Shape{int64_t(text.size())});
   if (!text.empty()) std::memcpy(bytes.raw(), text.data(), text.size());
@@ -71,13 +75,15 @@ QueuePeers::QueuePeers(const ParameterServers& servers)
     : workers_(servers.workers),
       rank_(servers.rank),
       start_timeout_(servers.start_timeout),
-      nodes_(std::make_unique<Nodes>(graph_, servers.devices.front(), servers.workers)) {
+      nodes_(std::make_unique<Nodes>(graph_, servers.devices.front(), servers.workers)),
+      look_(servers.look) {
   SessionOptions options;
   servers.connect(options);
   session_.emplace(graph_, options);
   if (workers_ == 1) return;
   try {
     watch_ = std::thread([this] { WatchFailures(); });
+    if (look_) look_thread_ = std::thread([this] { WatchWorkers(closing_.get_token()); });
   } catch (const std::system_error& error) {
     ThrowIfError(CannotStartThread("the thread that waits for failures of other workers",
                                    error.code().message()));
@@ -87,22 +93,49 @@ QueuePeers::QueuePeers(const ParameterServers& servers)
 QueuePeers::~QueuePeers() {
   closing_.request_stop();
   if (watch_.joinable()) watch_.join();
+  if (look_thread_.joinable()) look_thread_.join();
+}
+
+void QueuePeers::SetFailure(Code code, std::string_view text) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_.empty()) {
+      failure_code_ = code;
+      failure_ = text;
+    }
+  }
+  aborted_.request_stop();
+}
+
+// A worker that was there once and is not any more, or is another process, is lost.
+void QueuePeers::WatchWorkers(const std::stop_token& stop) {
+  std::vector<uint64_t> incarnations(size_t(workers_), 0);
+  std::mutex mutex;
+  std::unique_lock lock(mutex);
+  std::condition_variable_any never;
+  while (!stop.stop_requested() && !aborted_.stop_requested()) {
+    for (const WorkerState& worker : look_()) {
+      if (stop.stop_requested()) return;
+      uint64_t& known = incarnations[size_t(worker.rank)];
+      if (worker.rank == rank_) continue;
+      if (worker.error.empty() && known == 0) known = worker.incarnation;
+      if (known == 0 || (worker.error.empty() && worker.incarnation == known)) continue;
+      return SetFailure(Code::kUnavailable,
+                        fmt::format("worker {} ({}) is lost: {}", worker.rank, worker.task,
+                                    worker.error.empty() ? "it was started anew" : worker.error));
+    }
+    never.wait_for(lock, stop, kLookEvery, [] { return false; });
+  }
 }
 
 void QueuePeers::WatchFailures() {
   try {
     const auto letter = session_->Run(std::span<const Feed>(), nodes_->hear_failure[size_t(rank_)],
                                       {}, {.stop = closing_.get_token()});
-    const std::lock_guard lock(mutex_);
-    failure_code_ = static_cast<Code>(letter[0].scalar<int64_t>());
-    failure_ = TextOf(letter[2]);
+    SetFailure(static_cast<Code>(letter[0].scalar<int64_t>()), TextOf(letter[2]));
   } catch (const Error& error) {
-    if (closing_.stop_requested()) return;
-    const std::lock_guard lock(mutex_);
-    failure_code_ = error.code();
-    failure_ = error.what();
+    if (!closing_.stop_requested()) SetFailure(error.code(), error.what());
   }
-  aborted_.request_stop();
 }
 
 std::string QueuePeers::Failure() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -14,10 +15,12 @@
 namespace tutti {
 
 struct ParameterServers;
+struct WorkerState;
 
 // Workers that meet in queues on the first parameter server. Texts go to worker 0 and come back
-// from it, all together. A thread waits for the failure of any worker; then every exchange ends
-// with it, and so does every run that was given the token aborted().
+// from it, all together. A thread waits for the failure of any worker, and another one looks whether
+// all are still there; should one fail or be lost, every exchange ends with that, and so does every
+// run that was given the token aborted().
 class QueuePeers final : public Peers {
  public:
   explicit QueuePeers(const ParameterServers& servers);
@@ -46,6 +49,8 @@ class QueuePeers final : public Peers {
   void Send(int to, const Letter& letter);
   Letter Receive(int from_queue);
   void WatchFailures();
+  void WatchWorkers(const std::stop_token& stop);
+  void SetFailure(Code code, std::string_view text);
 
   const int workers_;
   const int rank_;
@@ -58,7 +63,9 @@ class QueuePeers final : public Peers {
   Code failure_code_ = Code::kAborted;
   std::stop_source aborted_;
   std::stop_source closing_;
+  const std::function<std::vector<WorkerState>()> look_;
   std::thread watch_;
+  std::thread look_thread_;
 };
 
 }  // namespace tutti

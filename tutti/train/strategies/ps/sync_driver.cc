@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <limits>
@@ -103,6 +104,7 @@ SyncDriver::SyncDriver(Session& session, std::shared_ptr<const SyncStep> sync,
       peers_(std::move(peers)),
       check_(check),
       skip_bad_(skip_bad),
+      first_(range.first),
       step_(range.first),
       end_(range.end) {
   if (peers_->rank() == 0 && step_ < end_) {
@@ -112,7 +114,7 @@ SyncDriver::SyncDriver(Session& session, std::shared_ptr<const SyncStep> sync,
 
 SyncDriver::~SyncDriver() = default;
 
-int64_t SyncDriver::NextBatch() { return !over_ && step_ < end_ ? step_ : -1; }
+int64_t SyncDriver::NextBatch() { return !over_ && step_ < end_ ? step_ - first_ : -1; }
 
 std::vector<Tensor> SyncDriver::RunPart(std::span<const Feed> feeds,
                                         std::span<const Output> fetches, const Node* target,
@@ -127,34 +129,36 @@ std::vector<Tensor> SyncDriver::RunPart(std::span<const Feed> feeds,
 }
 
 // The gradients are computed and held, then pushed or dropped: two runs. Gives what Run fetches.
-std::vector<Tensor> SyncDriver::RunWithBackups(std::span<const Feed> feeds,
-                                               const RunOptions& options) {
-  const std::array<Output, 2> first = {sync_->admitted, check_.finite};
-  const std::vector<Tensor> entered = RunPart(feeds, first, sync_->push, options);
+std::vector<Tensor> SyncDriver::RunWithBackups(const StepCall& call) {
+  std::vector<Output> first = {sync_->admitted, check_.finite};
+  first.insert(first.end(), call.fetches.begin(), call.fetches.end());
+  const std::vector<Tensor> entered = RunPart(feeds_, first, sync_->push, call.options());
   const bool admitted = entered[0].scalar<bool>();
   (admitted ? pushed_ : dropped_) += 1;
-  const auto own_feeds = feeds.last(2);
+  const auto own_feeds = std::span<const Feed>(feeds_).last(2);
   const auto& release = sync_->release[size_t(peers_->rank())];
   const std::array<Output, 2> second = {release.step, release.values};
   std::vector<Tensor> released =
       RunPart(own_feeds, second, admitted ? sync_->send_held : sync_->drop_held, {});
-  released.push_back(entered[1]);
+  released.insert(released.end(), entered.begin() + 1, entered.end());
   return released;
 }
 
-StepResult SyncDriver::Run(std::span<const Feed> feeds, const RunOptions& options) {
-  feeds_.assign(feeds.begin(), feeds.end());
+StepResult SyncDriver::Run(const StepCall& call) {
+  feeds_.assign(call.feeds.begin(), call.feeds.end());
   feeds_.emplace_back(sync_->worker, Tensor::Scalar<int64_t>(peers_->rank()));
   feeds_.emplace_back(sync_->step, Tensor::Scalar<int64_t>(step_));
   std::vector<Tensor> fetched;
   if (sync_->has_backups()) {
-    fetched = RunWithBackups(feeds_, options);
+    fetched = RunWithBackups(call);
   } else {
     const auto& release = sync_->release[size_t(peers_->rank())];
-    const std::array<Output, 3> fetches = {release.step, release.values, check_.finite};
-    fetched = RunPart(feeds_, fetches, sync_->push, options);
+    std::vector<Output> fetches = {release.step, release.values, check_.finite};
+    fetches.insert(fetches.end(), call.fetches.begin(), call.fetches.end());
+    fetched = RunPart(feeds_, fetches, sync_->push, call.options());
     ++pushed_;
   }
+  std::copy(fetched.begin() + 3, fetched.end(), call.results.begin());
   step_ = fetched[0].scalar<int64_t>();
   const double* values = fetched[1].data<double>();
   StepResult result = {.step = step_,

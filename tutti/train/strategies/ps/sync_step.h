@@ -84,13 +84,13 @@ class SyncStep final : public StrategyNodes {
 // Runs the steps of a worker; on the chief a thread makes the updates beside it.
 class SyncDriver final : public StepDriver {
  public:
-  // `token_values` says what is in SyncStep::Release::values; `own` are fetched with each step.
+  // The values of tokens are SyncCounts.
   SyncDriver(Session& session, std::shared_ptr<const SyncStep> sync, const StepRange& range,
              std::shared_ptr<QueuePeers> peers, const GradientCheck& check, bool skip_bad);
   ~SyncDriver() override;
 
   int64_t NextBatch() override;
-  StepResult Run(std::span<const Feed> feeds, const RunOptions& options) override;
+  StepResult Run(const StepCall& call) override;
   void Leave() override;
   std::vector<std::pair<std::string, std::string>> Report() const override;
 
@@ -98,13 +98,14 @@ class SyncDriver final : public StepDriver {
   class Updater;
   std::vector<Tensor> RunPart(std::span<const Feed> feeds, std::span<const Output> fetches,
                               const Node* target, const RunOptions& options);
-  std::vector<Tensor> RunWithBackups(std::span<const Feed> feeds, const RunOptions& options);
+  std::vector<Tensor> RunWithBackups(const StepCall& call);
 
   Session& session_;
   const std::shared_ptr<const SyncStep> sync_;
   const std::shared_ptr<QueuePeers> peers_;
   const GradientCheck check_;
   const bool skip_bad_;
+  const int64_t first_;
   int64_t step_;
   const int64_t end_;
   bool over_ = false;

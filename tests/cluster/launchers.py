@@ -1,0 +1,182 @@
+#!/usr/bin/env python3
+"""Trains under launchers that are not Tutti's: the real mpirun of Open MPI and of MPICH, and an
+environment as torchrun sets it. Every one gives the result of `tutti run`, to the last digit.
+
+    tests/cluster/launchers.py --bin build/bin
+"""
+import argparse
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BIN = "build/bin"
+MPIRUN = {"Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
+          "MPICH": ["mpirun.mpich"]}
+LAUNCHER_VARIABLES = re.compile(
+    r"^(TF_CONFIG|RANK|WORLD_SIZE|MASTER_|LOCAL_|PMI|OMPI|MPI_|SLURM_|TUTTI_)")
+
+
+def training(*flags, steps=20):
+    return [f"{BIN}/fashion_mnist", "--model", "mlp", "--batch-size", "16", "--strategy",
+            "allreduce", "--start-timeout", "30", "--max-steps", str(steps), *flags]
+
+
+def result_of(text):
+    """The line with the accuracy, which is the same wherever the same training ran."""
+    found = re.search(r"test accuracy .*", text)
+    return found.group(0) if found else None
+
+
+class Launchers(unittest.TestCase):
+    def setUp(self):
+        self.home = tempfile.mkdtemp(prefix="tutti-launchers-")
+        self.addCleanup(shutil.rmtree, self.home)
+        self.environment = {name: value for name, value in os.environ.items()
+                            if not LAUNCHER_VARIABLES.match(name)}
+        self.environment["HOME"] = self.home
+
+    def run_all(self, command, seconds=120, **variables):
+        done = subprocess.run(command, env={**self.environment, **variables}, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
+        return done.returncode, done.stdout
+
+    def expected(self):
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training()])
+        self.assertEqual(code, 0, text)
+        return result_of(text)
+
+    def test_mpirun_trains_as_tutti_run_does(self):
+        expected = self.expected()
+        for name, mpirun in MPIRUN.items():
+            with self.subTest(name):
+                code, text = self.run_all([*mpirun, "-n", "2", *training()])
+                self.assertEqual(code, 0, text)
+                self.assertEqual(result_of(text), expected, text)
+                for rank in (0, 1):
+                    self.assertIn(f"fashion_mnist: started by {name}: process {rank} of 2 ", text)
+                self.assertEqual(text.count("test accuracy"), 1, text)
+        # What brought the token is gone.
+        self.assertEqual(os.listdir(f"{self.home}/.tutti"), [])
+
+    def test_torchruns_environment_trains_as_well(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))  # as torchrun's agent, which has MASTER_PORT
+            taken.listen()
+            variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+                         "MASTER_PORT": str(taken.getsockname()[1])}
+            tasks = [subprocess.Popen(training(), text=True, stdout=subprocess.PIPE,
+                                      stderr=subprocess.STDOUT,
+                                      env={**self.environment, **variables, "RANK": str(rank),
+                                           "LOCAL_RANK": str(rank)})
+                     for rank in (0, 1)]
+            texts = [task.communicate(timeout=120)[0] for task in tasks]
+        for rank, task in enumerate(tasks):
+            self.assertEqual(task.returncode, 0, texts[rank])
+            self.assertIn(f"started by torchrun: process {rank} of 2 (RANK, WORLD_SIZE)",
+                          texts[rank])
+        self.assertEqual(result_of(texts[0]), self.expected())
+
+    def test_a_killed_rank_ends_the_job_and_is_named(self):
+        for name, mpirun in MPIRUN.items():
+            with self.subTest(name):
+                job = subprocess.Popen([*mpirun, "-n", "2", *training("--log-every", "1",
+                                                                      steps=1000000)],
+                                       env=self.environment, text=True, stdout=subprocess.PIPE,
+                                       stderr=subprocess.STDOUT)
+                lines = []
+                for line in job.stdout:
+                    lines.append(line)
+                    if "step 5 " in line:
+                        break
+                ranks = children_of(job.pid, "fashion_mnist")
+                self.assertEqual(len(ranks), 2)
+                victim = next(pid for pid in ranks if rank_of(pid) == 1)
+                os.kill(victim, signal.SIGKILL)
+                rest, _ = job.communicate(timeout=60)
+                self.assertNotEqual(job.returncode, 0)
+                self.assertIn("rank 1", "".join(lines) + rest)
+                for pid in ranks:
+                    self.assertTrue(ends(pid), f"process {pid} is still there")
+
+    def test_a_taken_port_is_told(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = str(taken.getsockname()[1])
+            code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2",
+                                       *training("--start-timeout", "3")], TUTTI_JOB_PORT=port)
+        self.assertNotEqual(code, 0)
+        self.assertIn(f"cannot listen at 127.0.0.1:{port}", text)
+        self.assertIn("TUTTI_JOB_PORT chooses another one", text)
+
+    def test_half_an_environment_is_a_usage_error(self):
+        code, text = self.run_all(training(), RANK="1")
+        self.assertEqual(code, 2, text)
+        self.assertIn("RANK=1, but no WORLD_SIZE", text)
+        code, text = self.run_all(training(), SLURM_JOB_ID="7", SLURM_NTASKS="2")
+        self.assertEqual(code, 2, text)
+        self.assertIn("use srun", text)
+
+    def test_roles_need_enough_processes(self):
+        code, text = self.run_all([*MPIRUN["MPICH"], "-n", "2", *training("--ps", "2")])
+        self.assertNotEqual(code, 0)
+        self.assertIn("--ps 2 leaves nobody to train; start at least 3", text)
+
+    def test_a_process_without_the_others_says_where_it_waits(self):
+        code, text = self.run_all(training("--start-timeout", "1"), RANK="1", WORLD_SIZE="2",
+                                  MASTER_ADDR="localhost", MASTER_PORT="1")
+        self.assertEqual(code, 128, text)
+        self.assertIn("which process 0 writes; is the folder shared by all hosts?", text)
+
+    def test_doctor_explains_the_decision(self):
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", f"{BIN}/tutti", "doctor"])
+        self.assertEqual(code, 0, text)
+        self.assertRegex(text, r"launch +Open MPI: process 1 of 2")
+        self.assertRegex(text, r"all meet at 127.0.0.1:2\d{4} \(made from the job, openmpi-\d+\)")
+
+
+def children_of(pid, name):
+    """Processes below `pid` whose program has this name."""
+    found = []
+    for child in subprocess.run(["pgrep", "-P", str(pid)], text=True,
+                                capture_output=True).stdout.split():
+        try:
+            with open(f"/proc/{child}/comm") as comm:
+                if comm.read().strip() == name[:15]:
+                    found.append(int(child))
+        except OSError:
+            continue
+        found += children_of(int(child), name)
+    return found
+
+
+def rank_of(pid):
+    with open(f"/proc/{pid}/environ", "rb") as environ:
+        for entry in environ.read().split(b"\0"):
+            if re.match(rb"(OMPI_COMM_WORLD_RANK|PMI_RANK)=", entry):
+                return int(entry.split(b"=")[1])
+    return None
+
+
+def ends(pid, seconds=30):
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if not os.path.exists(f"/proc/{pid}"):
+            return True
+        time.sleep(0.02)
+    return False
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default=BIN)
+    arguments, rest = parser.parse_known_args()
+    BIN = os.path.abspath(arguments.bin)
+    unittest.main(argv=[sys.argv[0], *rest])

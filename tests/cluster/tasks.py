@@ -1,0 +1,56 @@
+"""Training tasks that tests start by hand, with TF_CONFIG, as any launcher would."""
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import unittest
+
+BIN = "build/bin"
+
+
+def sanitized():
+    """Do the programs have a sanitizer, which wants memory and descriptors of its own?"""
+    with open(f"{BIN}/fashion_mnist", "rb") as program:
+        text = program.read()
+    return b"__asan_init" in text or b"__tsan_init" in text
+
+
+def free_ports(count):
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+def cluster_of(**jobs):
+    ports = iter(free_ports(sum(jobs.values())))
+    return {job: [f"127.0.0.1:{next(ports)}" for _ in range(count)] for job, count in jobs.items()}
+
+
+def start(cluster, job, index, *flags, token="secret", config=None, cores=None, limit=None,
+          **variables):
+    """A task that may use these cores (None: all), under a limit such as "-n 12" of ulimit."""
+    environment = dict(os.environ, TUTTI_JOB_TOKEN=token, **variables)
+    environment["TF_CONFIG"] = config if config is not None else json.dumps(
+        {"cluster": cluster, "task": {"type": job, "index": index}})
+    command = [f"{BIN}/fashion_mnist", "--model", "mlp", "--strategy", "allreduce", *flags]
+    if limit is not None:
+        command = ["bash", "-c", f'ulimit {limit}; exec "$@"', "-", *command]
+    pin = None if cores is None else lambda: os.sched_setaffinity(0, cores)
+    return subprocess.Popen(command, env=environment, preexec_fn=pin, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True)
+
+
+def main(description):
+    """Runs the tests of the calling script on the programs of --bin."""
+    global BIN
+    parser = argparse.ArgumentParser(description=description.split("\n")[0])
+    parser.add_argument("--bin", default=BIN)
+    known, rest = parser.parse_known_args()
+    BIN = known.bin
+    unittest.main(argv=[sys.argv[0], *rest])

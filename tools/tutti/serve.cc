@@ -1,0 +1,77 @@
+#include "tools/tutti/serve.h"
+
+#include <fmt/format.h>
+#include <pthread.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+
+#include "tutti/base/console.h"
+#include "tutti/base/status.h"
+#include "tutti/cluster/cluster_file.h"
+#include "tutti/cluster/server.h"
+#include "tutti/cluster/tf_config.h"
+#include "tutti/kernels/register.h"
+
+namespace tutti::tools {
+namespace {
+
+// The task that this process is, from where the command line says.
+ServerOptions ReadOptions(const ServeOptions& options) {
+  ServerOptions server;
+  if (options.tf_config == !options.config.empty()) {
+    ThrowInvalidArgument("server: give either --tf-config or --config FILE");
+  }
+  if (options.tf_config) {
+    const auto config = ValueOrThrow(TfConfigFromEnvironment());
+    if (!config) ThrowInvalidArgument("server: --tf-config is given, and TF_CONFIG is not set");
+    server.job = config->task.job;
+    server.task = config->task.index;
+    server.cluster = config->cluster.jobs();
+  } else {
+    const ClusterFile file = ValueOrThrow(ReadClusterFile(options.config));
+    server.job = options.job.empty() ? file.job : options.job;
+    server.task = options.task < 0 ? file.task : options.task;
+    server.cluster = file.cluster.jobs();
+    if (server.job.empty() || server.task < 0) {
+      ThrowInvalidArgument(fmt::format(
+          "server: {} does not say which task this is; give --job and --task", options.config));
+    }
+  }
+  server.devices = options.devices;
+  server.bind = options.bind;
+  server.insecure = options.insecure;
+  server.start_seconds = options.start_seconds;
+  const char* const token = std::getenv("TUTTI_JOB_TOKEN");
+  server.token = !options.token_file.empty() ? ValueOrThrow(ReadToken(options.token_file))
+                 : token != nullptr          ? token
+                                             : "";
+  return server;
+}
+
+}  // namespace
+
+void Serve(const ServeOptions& options) {
+  // All threads of the server leave these signals to the one that waits for them.
+  sigset_t ends;
+  sigemptyset(&ends);
+  sigaddset(&ends, SIGINT);
+  sigaddset(&ends, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ends, nullptr);
+  RegisterCpuKernels();
+  Server server(ReadOptions(options));
+  FormatTo(stdout, "tutti server: {} listens at {}\n", server.task(), server.address());
+  std::fflush(stdout);
+  std::thread waits([&] {
+    int signal = 0;
+    sigwait(&ends, &signal);
+    server.Stop();
+  });
+  server.Join();
+  pthread_kill(waits.native_handle(), SIGTERM);  // where Join returned for another reason
+  waits.join();
+}
+
+}  // namespace tutti::tools

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+namespace tutti::tools {
+
+struct ServeOptions {
+  bool tf_config = false;  // the cluster and the task are those of TF_CONFIG
+  std::string config;      // or those of this file (tutti/cluster/cluster_file.h)
+  std::string job;         // in place of what the file says
+  int task = -1;           // the same
+  int devices = 1;
+  std::string bind;        // where to listen, if not at the task's address
+  std::string token_file;  // holds the cluster's token
+  bool insecure = false;
+  double start_seconds = 60;
+};
+
+// Is a task of a cluster until SIGINT or SIGTERM. Throws Error.
+void Serve(const ServeOptions& options);
+
+struct StatusOptions {
+  std::string target;
+  std::string token_file;
+  bool json = false;
+};
+
+// Prints what the tasks of a cluster tell of themselves. False when one of them does not answer.
+bool PrintStatus(const StatusOptions& options);
+
+}  // namespace tutti::tools

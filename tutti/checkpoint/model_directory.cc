@@ -1,0 +1,215 @@
+// The order of calls is what makes a save safe:
+//
+//   mkdir .tmp-checkpoint-000123
+//   write and fsync each shard, then manifest.json     the data is on the disk
+//   fsync .tmp-checkpoint-000123                       and so are the names of the files
+//   rename it to checkpoint-000123                     from here on it is seen
+//   fsync the model directory                          and stays
+//   rename older ones to .deleted-..., fsync, remove   only now
+//
+// tests replay every prefix of these calls with unsynced ones left out: crash_test.cc.
+#include "tutti/checkpoint/model_directory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+
+namespace tutti::checkpoint {
+namespace {
+
+constexpr std::string_view kPrefix = "checkpoint-";
+constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kDeleted = ".deleted-";
+constexpr std::string_view kLock = "lock";
+constexpr std::string_view kBest = "best";
+constexpr int64_t kMostText = 4096;  // of "lock" and "best"
+
+}  // namespace
+
+std::string CheckpointName(int64_t step) { return fmt::format("{}{:06}", kPrefix, step); }
+
+std::optional<int64_t> StepOfName(std::string_view name) {
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  const std::string_view digits = name.substr(kPrefix.size());
+  int64_t step = -1;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  if (error != std::errc() || end != digits.data() + digits.size() || step < 0 ||
+      CheckpointName(step) != name) {
+    return std::nullopt;
+  }
+  return step;
+}
+
+absl::StatusOr<std::vector<int64_t>> ListCheckpoints(FileSystem& files, const std::string& path) {
+  std::vector<std::string> names;
+  const int result = files.List(path, &names);
+  std::vector<int64_t> steps;
+  if (result == -ENOENT) return steps;
+  if (result < 0) return SystemError("list", path, result);
+  for (const std::string& name : names) {
+    if (const auto step = StepOfName(name)) steps.push_back(*step);
+  }
+  std::sort(steps.rbegin(), steps.rend());
+  return steps;
+}
+
+absl::StatusOr<std::optional<Best>> ReadBest(FileSystem& files, const std::string& path) {
+  const auto text = ReadWhole(files, fmt::format("{}/{}", path, kBest), kMostText);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return text.status();
+  std::string_view rest = *text;
+  const auto word = [&rest](char end) {
+    const size_t size = std::min(rest.find(end), rest.size());
+    const std::string_view found = rest.substr(0, size);
+    rest.remove_prefix(std::min(rest.size(), size + 1));
+    return found;
+  };
+  const auto step = StepOfName(word(' '));
+  const std::string metric(word(' '));
+  const std::string_view number = word('\n');
+  double value = 0;
+  const char* const end = number.data() + number.size();
+  const auto [parsed, error] = std::from_chars(number.data(), end, value);
+  if (step && !metric.empty() && error == std::errc() && parsed == end && rest.empty()) {
+    return Best{*step, metric, value};
+  }
+  return DataLoss("{}/{} is damaged: expected a line such as \"checkpoint-000100 accuracy 0.9\"",
+                  path, kBest);
+}
+
+absl::StatusOr<ModelDirectory> ModelDirectory::Open(FileSystem& files, const std::string& path,
+                                                    const std::string& owner) {
+  TUTTI_RETURN_IF_ERROR(MakeDirectories(files, path));
+  const std::string lock_path = fmt::format("{}/{}", path, kLock);
+  TUTTI_ASSIGN_OR_RETURN(File lock, File::OpenToLock(files, lock_path));
+  TUTTI_ASSIGN_OR_RETURN(const bool locked, lock.TryLock(/*exclusive=*/true));
+  if (!locked) {
+    std::string other;
+    if (const auto text = ReadWhole(files, lock_path, kMostText); text.ok()) {
+      other = text->substr(0, text->find('\n'));
+    }
+    return FailedPrecondition(
+        "{} is in use by another job{}; wait for it to end, or give this one a directory of its "
+        "own",
+        path, other.empty() ? "" : fmt::format(" ({})", other));
+  }
+  ModelDirectory directory(files, path, std::move(lock));
+  TUTTI_RETURN_IF_ERROR(directory.CheckWritable());
+  // Whoever is refused reads it; it is only for people, so a longer line of before does no harm.
+  const std::string line = owner + "\n";
+  TUTTI_RETURN_IF_ERROR(directory.lock_.WriteAt(std::as_bytes(std::span(line)), 0));
+  TUTTI_RETURN_IF_ERROR(directory.RemoveLeftovers());
+  return directory;
+}
+
+absl::Status ModelDirectory::CheckWritable() {
+  const std::string probe = Inside(std::string(kTemporary) + "probe");
+  const int removed = files_->RemoveFile(probe);
+  if (removed < 0 && removed != -ENOENT) return SystemError("write to", path_, removed);
+  TUTTI_RETURN_IF_ERROR(WriteAndSync(*files_, probe, "probe"));
+  const int result = files_->RemoveFile(probe);
+  if (result < 0) return SystemError("remove", probe, result);
+  return absl::OkStatus();
+}
+
+absl::Status ModelDirectory::RemoveLeftovers() {
+  std::vector<std::string> names;
+  const int result = files_->List(path_, &names);
+  if (result < 0) return SystemError("list", path_, result);
+  for (const std::string& name : names) {
+    if (!name.starts_with(fmt::format("{}{}", kTemporary, kPrefix)) &&
+        !name.starts_with(fmt::format("{}{}", kDeleted, kPrefix))) {
+      continue;
+    }
+    TUTTI_RETURN_IF_ERROR(RemoveTree(*files_, Inside(name)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ModelDirectory::CheckRoom(int64_t bytes) const {
+  const int64_t room = files_->FreeBytes(path_);
+  if (room < 0) return SystemError("tell the free space of", path_, room);
+  if (room >= bytes) return absl::OkStatus();
+  return ResourceExhausted(
+      "{} has room for {} more bytes, but a checkpoint of this model takes {}; free some, or give "
+      "another directory",
+      path_, room, bytes);
+}
+
+std::string ModelDirectory::TemporaryPath(int64_t step) const {
+  return Inside(std::string(kTemporary) + CheckpointName(step));
+}
+
+absl::StatusOr<std::string> ModelDirectory::Begin(int64_t step) {
+  std::string path = TemporaryPath(step);
+  TUTTI_RETURN_IF_ERROR(RemoveTree(*files_, path));
+  const int result = files_->MakeDirectory(path);
+  if (result < 0) return SystemError("make the directory", path, result);
+  return path;
+}
+
+absl::Status ModelDirectory::Publish(int64_t step) {
+  const std::string from = TemporaryPath(step), to = Inside(CheckpointName(step));
+  TUTTI_RETURN_IF_ERROR(SyncDirectory(*files_, from));
+  FileSystem::Identity there;
+  const bool replaces = files_->Identify(to, &there) == 0;
+  int result = replaces ? files_->Exchange(from, to) : files_->Rename(from, to);
+  if (replaces && (result == -EINVAL || result == -ENOSYS)) {
+    // A file system that cannot exchange names: older checkpoints stay loadable meanwhile.
+    const std::string aside = Inside(std::string(kDeleted) + CheckpointName(step));
+    TUTTI_RETURN_IF_ERROR(RemoveTree(*files_, aside));
+    result = files_->Rename(to, aside);
+    if (result >= 0) result = files_->Rename(from, to);
+    if (result >= 0) TUTTI_RETURN_IF_ERROR(RemoveTree(*files_, aside));
+  }
+  if (result < 0) return SystemError("rename", fmt::format("{} to {}", from, to), result);
+  TUTTI_RETURN_IF_ERROR(SyncDirectory(*files_, path_));
+  // What was exchanged for it.
+  return replaces ? RemoveTree(*files_, from) : absl::OkStatus();
+}
+
+void ModelDirectory::Discard(int64_t step) {
+  // What cannot be removed now is removed when the next job begins.
+  (void)RemoveTree(*files_, TemporaryPath(step));
+}
+
+absl::StatusOr<std::vector<int64_t>> ModelDirectory::Retain(int64_t keep) {
+  std::vector<int64_t> removed;
+  if (keep == 0) return removed;
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(*files_, path_));
+  TUTTI_ASSIGN_OR_RETURN(const std::optional<Best> best, ReadBest(*files_, path_));
+  for (size_t i = size_t(keep); i < steps.size(); ++i) {
+    if (best && best->step == steps[i]) continue;
+    const std::string name = CheckpointName(steps[i]);
+    TUTTI_ASSIGN_OR_RETURN(const File directory, File::OpenDirectory(*files_, Inside(name)));
+    TUTTI_ASSIGN_OR_RETURN(const bool alone, directory.TryLock(/*exclusive=*/true));
+    if (!alone) continue;
+    const int result =
+        files_->Rename(Inside(name), Inside(std::string(kDeleted) + std::string(name)));
+    if (result < 0) return SystemError("remove", Inside(name), result);
+    removed.push_back(steps[i]);
+  }
+  if (removed.empty()) return removed;
+  TUTTI_RETURN_IF_ERROR(SyncDirectory(*files_, path_));
+  for (const int64_t step : removed) {
+    TUTTI_RETURN_IF_ERROR(
+        RemoveTree(*files_, Inside(std::string(kDeleted) + CheckpointName(step))));
+  }
+  return removed;
+}
+
+absl::Status ModelDirectory::WriteBest(const Best& best) {
+  const std::string fresh = Inside(std::string(kTemporary) + std::string(kBest));
+  const int removed = files_->RemoveFile(fresh);
+  if (removed < 0 && removed != -ENOENT) return SystemError("remove", fresh, removed);
+  TUTTI_RETURN_IF_ERROR(
+      WriteAndSync(*files_, fresh,
+                   fmt::format("{} {} {}\n", CheckpointName(best.step), best.metric, best.value)));
+  const int result = files_->Rename(fresh, Inside(kBest));
+  if (result < 0) return SystemError("replace", Inside(kBest), result);
+  return SyncDirectory(*files_, path_);
+}
+
+}  // namespace tutti::checkpoint

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tutti/base/status.h"
+#include "tutti/checkpoint/file.h"
+
+namespace tutti::checkpoint {
+
+// "checkpoint-000123" for step 123.
+std::string CheckpointName(int64_t step);
+// The step of such a name; nothing for other names.
+std::optional<int64_t> StepOfName(std::string_view name);
+// The steps of the checkpoints in a directory, the newest first. Empty when there is none.
+absl::StatusOr<std::vector<int64_t>> ListCheckpoints(FileSystem& files, const std::string& path);
+
+// Which checkpoint was the best so far, by which metric. In the file "best".
+struct Best {
+  int64_t step = 0;
+  std::string metric;
+  double value = 0;
+};
+absl::StatusOr<std::optional<Best>> ReadBest(FileSystem& files, const std::string& path);
+
+// The directory in which the one job that trains a model keeps its checkpoints:
+//
+//   checkpoint-000100/   whole: its name is given to it by the last of all calls that make it
+//   .tmp-checkpoint-...  one that is being written
+//   .deleted-...         one that is being removed
+//   best                 ReadBest
+//   lock                 held by the job
+//
+// At every moment, through any crash or loss of power, the newest checkpoint that Publish has
+// returned from can be loaded. Not thread-safe.
+class ModelDirectory {
+ public:
+  // Makes the directory if there is none, locks it, checks that it can be written to, and removes
+  // what an earlier job left half done. FAILED_PRECONDITION, naming `owner` of the other, when
+  // another job has it.
+  static absl::StatusOr<ModelDirectory> Open(FileSystem& files, const std::string& path,
+                                             const std::string& owner);
+
+  const std::string& path() const { return path_; }
+
+  // RESOURCE_EXHAUSTED unless the file system has room for so many bytes.
+  absl::Status CheckRoom(int64_t bytes) const;
+
+  // An empty directory to write the checkpoint of a step into.
+  absl::StatusOr<std::string> Begin(int64_t step);
+  // Makes what was written there the checkpoint of that step, durably. All its files have been
+  // synced. One that has the name already is replaced.
+  absl::Status Publish(int64_t step);
+  // Throws away what was written.
+  void Discard(int64_t step);
+
+  // Removes all but the newest `keep` checkpoints (0: none is removed) and the best one. One that
+  // somebody reads stays. Gives back what was removed.
+  absl::StatusOr<std::vector<int64_t>> Retain(int64_t keep);
+  absl::Status WriteBest(const Best& best);
+
+ private:
+  ModelDirectory(FileSystem& files, std::string path, File lock)
+      : files_(&files), path_(std::move(path)), lock_(std::move(lock)) {}
+  std::string Inside(std::string_view name) const { return path_ + "/" + std::string(name); }
+  std::string TemporaryPath(int64_t step) const;
+  absl::Status RemoveLeftovers();
+  absl::Status CheckWritable();
+
+  FileSystem* files_;
+  std::string path_;
+  File lock_;
+};
+
+}  // namespace tutti::checkpoint

@@ -1,0 +1,106 @@
+#include "tutti/cluster/cluster_network.h"
+
+#include <utility>
+
+#include "tutti/cluster/grpc/control_client.h"
+#include "tutti/cluster/grpc/control_server.h"
+#include "tutti/net/link/links.h"
+#include "tutti/net/port.h"
+#include "tutti/net/port/dial.h"
+
+namespace tutti {
+namespace {
+
+// What a handshake calls the job. A client knows nothing of a cluster but an address and the token.
+constexpr const char* kJob = "tutti-cluster";
+
+}  // namespace
+
+struct ClusterNetwork::State {
+  Options options;
+  net::Identity identity;
+  std::string address;
+  std::unique_ptr<ControlClient> client;
+  std::unique_ptr<net::Links> links;
+  std::unique_ptr<ControlServer> server;  // null for a client
+  std::unique_ptr<net::Port> port;        // null for a client
+};
+
+ClusterNetwork::ClusterNetwork(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+absl::StatusOr<std::unique_ptr<ClusterNetwork>> ClusterNetwork::Make(Options options,
+                                                                     net::LinkEvents* events,
+                                                                     ControlHandler* handler) {
+  auto state = std::make_unique<State>();
+  state->identity.job = kJob;
+  state->identity.token = options.token;
+  state->identity.task = options.self.task;
+  state->identity.incarnation = options.self.incarnation;
+  state->options = std::move(options);
+  TUTTI_ASSIGN_OR_RETURN(state->links, net::Links::Create({.identity = state->identity}, events));
+  const Options& given = state->options;
+  if (!given.bind.empty() || given.listening_fd >= 0) {
+    net::PortOptions port{.identity = state->identity,
+                          .advertised = given.advertised,
+                          .listening_fd = given.listening_fd,
+                          .insecure = given.insecure};
+    if (!given.bind.empty()) port.bind = given.bind;
+    TUTTI_ASSIGN_OR_RETURN(state->port, net::Port::Open(std::move(port)));
+    state->address = state->port->address();
+    state->server = std::make_unique<ControlServer>(handler);
+    state->links->Serve(state->port.get());
+    state->port->Serve(net::Identity::Purpose::kRpc,
+                       [server = state->server.get()](const net::Identity&, net::Socket socket) {
+                         server->Adopt(socket.Release());
+                       });
+  }
+  state->client = std::make_unique<ControlClient>();
+  return std::unique_ptr<ClusterNetwork>(new ClusterNetwork(std::move(state)));
+}
+
+// Nothing new comes in, links end and tell both sides, then what was called over them is answered,
+// and calls end.
+ClusterNetwork::~ClusterNetwork() {
+  state_->port.reset();
+  state_->links.reset();
+  state_->client.reset();
+  state_->server.reset();
+}
+
+absl::Status ClusterNetwork::Start() {
+  return state_->port == nullptr ? absl::OkStatus() : state_->port->Start();
+}
+
+const std::string& ClusterNetwork::address() const { return state_->address; }
+
+std::string ClusterNetwork::AddressOf(const std::string& task) const {
+  const auto it = state_->options.addresses.find(task);
+  return it == state_->options.addresses.end() ? "unknown address" : it->second;
+}
+
+absl::StatusOr<Network::Control> ClusterNetwork::OpenControl(
+    const std::string& task, int64_t deadline, std::function<void(absl::Status)> lost) {
+  const auto address = state_->options.addresses.find(task);
+  if (address == state_->options.addresses.end()) {
+    return NotFound("the cluster has no task {}", task);
+  }
+  // A client knows its target by address alone.
+  const bool by_name = task.starts_with("/job:");
+  TUTTI_ASSIGN_OR_RETURN(
+      net::Connection connection,
+      net::ConnectTo(address->second, state_->identity, net::Identity::Purpose::kRpc,
+                     by_name ? task : "", deadline));
+  Control control;
+  control.peer = {connection.peer.task, connection.peer.incarnation};
+  control.channel =
+      state_->client->Adopt(connection.socket.Release(), state_->options.self,
+                            control.peer.task + " (" + address->second + ")", std::move(lost));
+  return control;
+}
+
+std::shared_ptr<net::Link> ClusterNetwork::OpenLink(const std::string& task,
+                                                    const net::TaskIdentity& peer) {
+  return state_->links->To(peer.task, AddressOf(task), peer.incarnation);
+}
+
+}  // namespace tutti

@@ -1,0 +1,314 @@
+// A cluster of several tasks and clients in one process, over a network without sockets: the logic
+// of services, remote masters and workers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "tutti/base/error.h"
+#include "tutti/client/session.h"
+#include "tutti/cluster/cluster_rendezvous.h"
+#include "tutti/cluster/remote_master.h"
+#include "tutti/cluster/task_services.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/queue.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/kernels/register.h"
+#include "tutti/testing/cluster/in_process_network.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::InProcessNetwork;
+
+constexpr int64_t kPatience = 10'000'000'000;
+
+// One task of a cluster.
+struct Task {
+  Task(InProcessNetwork& network, const std::string& job, int index,
+       const std::vector<std::string>& tasks, uint64_t incarnation = 1) {
+    const std::string name = "/job:" + job + "/task:" + std::to_string(index);
+    peers = std::make_shared<TaskPeers>(TaskPeers::Options{
+        .self = {name, incarnation},
+        .fingerprint = tasks,
+        .pool = [this](std::string_view device) -> MemoryPool& { return worker->PoolOf(device); }});
+    worker = std::make_shared<LocalWorker>(LocalWorkerOptions{
+        .job = job, .task = index, .make_rendezvous = [peers = peers](const StepId& id) {
+          return std::make_shared<ClusterRendezvous>(id, peers);
+        }});
+    services = std::make_unique<TaskServices>(TaskServices::Options{.worker = worker,
+                                                                    .peers = peers,
+                                                                    .address = "",
+                                                                    .tasks = tasks,
+                                                                    .patience_nanos = kPatience});
+    peers->Start(network.Join(name, peers.get()), services.get());
+  }
+
+  std::shared_ptr<LocalWorker> worker;
+  std::shared_ptr<TaskPeers> peers;
+  std::unique_ptr<TaskServices> services;
+};
+
+// A process that is no task.
+struct Client {
+  explicit Client(InProcessNetwork& network, const std::string& name = "client") {
+    peers = std::make_shared<TaskPeers>(
+        TaskPeers::Options{.self = {name, MakeRandomId()},
+                       .fingerprint = {},
+                       .pool = [this](std::string_view) -> MemoryPool& { return pool; }});
+    peers->Start(network.Join(name, peers.get()), nullptr);
+  }
+  Session Connect(const Graph& graph, const std::string& task) const {
+    return Session(graph, std::make_unique<RemoteMaster>(peers, task, kPatience, CompileOptions{}));
+  }
+
+  MemoryPool pool;
+  std::shared_ptr<TaskPeers> peers;
+};
+
+class ClusterTest : public ::testing::Test {
+ protected:
+  ClusterTest() { RegisterCpuKernels(); }
+  ~ClusterTest() override {
+    for (Task* task : {ps.get(), worker.get()}) {
+      if (task != nullptr) task->peers->Stop(Unavailable("the test ends"));
+    }
+    client.peers->Stop(Unavailable("the test ends"));
+    EXPECT_EQ(network.untaken_bytes(), 0);
+  }
+
+  // A variable on the ps task.
+  Output OnPs(Graph& graph, Tensor value, const std::string& name) {
+    DeviceScope on_ps(graph, kPs);
+    return Variable(graph,
+                    {.dtype = value.dtype(),
+                     .shape = value.shape(),
+                     .build = [value](Graph& g) { return Constant(g, value); }},
+                    name);
+  }
+
+  static constexpr const char* kPs = "/job:ps/task:0";
+  static constexpr const char* kWorker = "/job:worker/task:0";
+  const std::vector<std::string> tasks = {kPs, kWorker};
+  InProcessNetwork network;
+  std::unique_ptr<Task> ps = std::make_unique<Task>(network, "ps", 0, tasks);
+  std::unique_ptr<Task> worker = std::make_unique<Task>(network, "worker", 0, tasks);
+  Client client{network};
+};
+
+std::string ErrorOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+Code CodeOf(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.code();
+  }
+  return Code::kOk;
+}
+
+TEST_F(ClusterTest, AGraphCutOverTwoTasks) {
+  Graph graph;
+  const Output v = OnPs(graph, Tensor::Of<float>({2}, {1, 2}), "v");
+  const Output x = Placeholder(graph, kFloat32, {2});
+  const Output y = v * x;
+  Session session = client.Connect(graph, kWorker);
+  session.Initialize();
+  EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {3, 4})}}, y).ToString(), "float32 [2] {3, 8}");
+  // What nobody places runs where the session is connected.
+  RunTrace trace;
+  session.Run({{x, Tensor::Of<float>({2}, {3, 4})}}, y, {.trace = true, .trace_result = &trace});
+  bool multiplied = false;
+  for (const NodeTrace& node : trace.nodes) {
+    if (node.op == "Mul") multiplied = node.device == std::string(kWorker) + "/cpu:0";
+  }
+  EXPECT_TRUE(multiplied);
+}
+
+TEST_F(ClusterTest, LargeValuesFeedsFetchesAndConstants) {
+  Graph graph;
+  const int64_t n = 100'000;
+  const Output v = OnPs(graph, Tensor::Zeros(kFloat32, {n}), "v");
+  const Output x = Placeholder(graph, kFloat32, {n});
+  Tensor ones(kFloat32, {n});
+  for (float& value : ones.values<float>()) value = 1;
+  const Output y = v + x + Constant(graph, ones.Clone());
+  Session session = client.Connect(graph, kWorker);
+  session.Initialize();
+  const Tensor result = session.Run({{x, ones}}, y);
+  for (const float value : result.values<float>()) ASSERT_EQ(value, 2.0f);
+}
+
+TEST_F(ClusterTest, ExtendSendsWhatIsNew) {
+  Graph graph;
+  const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
+  Session session = client.Connect(graph, kWorker);
+  session.Initialize();
+  EXPECT_EQ(session.Run(v).scalar<float>(), 2.0f);
+  const Output y = v * v;
+  EXPECT_EQ(session.Run(y).scalar<float>(), 4.0f);
+}
+
+TEST_F(ClusterTest, SeveralClientsShareVariables) {
+  Graph first_graph, second_graph;
+  OnPs(first_graph, Tensor::Scalar(1.0f), "v");
+  const Output second = OnPs(second_graph, Tensor::Scalar(7.0f), "v");
+  Client other(network, "client 2");
+  {
+    Session writer = client.Connect(first_graph, kWorker);
+    writer.Initialize();
+    Session reader = other.Connect(second_graph, kPs);
+    EXPECT_EQ(reader.Run(second).scalar<float>(), 1.0f);
+  }
+  other.peers->Stop(Unavailable("over"));
+}
+
+TEST_F(ClusterTest, ASessionInATaskUsesAllTasks) {
+  Graph graph;
+  const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
+  const Output y = v * v;
+  Session session(graph, worker->services->MakeMaster({}));
+  session.Initialize();
+  EXPECT_EQ(session.Run(y).scalar<float>(), 4.0f);
+}
+
+TEST_F(ClusterTest, ErrorsComeBackWithTheirCodeAndNode) {
+  Graph graph;
+  const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
+  Session session = client.Connect(graph, kWorker);
+  const auto run = [&] { session.Run(v); };
+  EXPECT_EQ(CodeOf(run), Code::kFailedPrecondition);
+  EXPECT_THAT(ErrorOf(run), HasSubstr("has no value yet"));
+  session.Initialize();
+  EXPECT_EQ(session.Run(v).scalar<float>(), 2.0f) << "the session is as usable as before";
+  EXPECT_THAT(ErrorOf([&] {
+                session.Run({{v, Tensor::Scalar<int64_t>(1)}}, v);
+              }),
+              HasSubstr("int64"));
+  {
+    DeviceScope nowhere(graph, "/job:ps/task:9");
+    const Output lost = Constant(graph, 1.0f);
+    EXPECT_THAT(ErrorOf([&] { session.Run(lost); }), HasSubstr("/job:ps/task:9"));
+  }
+}
+
+TEST_F(ClusterTest, ALostTaskEndsItsStepsAndIsNamed) {
+  Graph graph;
+  Output never;
+  {
+    DeviceScope on_ps(graph, kPs);
+    const Output queue = FIFOQueue(graph, {{kFloat32, Shape{}}});
+    never = Dequeue(queue)[0];
+  }
+  const Output y = never * 2.0f;
+  Session session = client.Connect(graph, kWorker);
+  Graph alone;
+  const Output other = Constant(alone, 3.0f) * 1.0f;
+  Session bystander(alone, worker->services->MakeMaster({}));
+  std::thread killer([&] {
+    while (ps->services->Status().steps.empty()) std::this_thread::yield();
+    network.Lose(kPs);
+  });
+  const auto run = [&] { session.Run(y); };
+  std::string text;
+  Code code = Code::kOk;
+  try {
+    run();
+  } catch (const Error& error) {
+    text = error.what();
+    code = error.code();
+  }
+  killer.join();
+  EXPECT_EQ(code, Code::kUnavailable);
+  EXPECT_THAT(text, HasSubstr(kPs));
+  EXPECT_EQ(bystander.Run(other).scalar<float>(), 3.0f);
+  EXPECT_EQ(CodeOf(run), Code::kUnavailable) << "and it stays so";
+  EXPECT_THAT(ErrorOf(run), HasSubstr(kPs));
+}
+
+TEST_F(ClusterTest, ARestartedTaskAbortsOldSessionsAndTakesNewOnes) {
+  Graph graph;
+  const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
+  const Output y = v * 1.0f;
+  Session session = client.Connect(graph, kWorker);
+  session.Initialize();
+  EXPECT_EQ(session.Run(y).scalar<float>(), 2.0f);
+  network.Lose(kPs);
+  ps->peers->Stop(Unavailable("killed"));
+  Task restarted(network, "ps", 0, tasks, 2);
+  const auto run = [&] { session.Run(y); };
+  EXPECT_EQ(CodeOf(run), Code::kAborted);
+  EXPECT_THAT(ErrorOf(run), HasSubstr("/job:ps/task:0"));
+  EXPECT_THAT(ErrorOf(run), HasSubstr("restarted"));
+  {
+    Session fresh = client.Connect(graph, kWorker);
+    fresh.Initialize();
+    EXPECT_EQ(fresh.Run(y).scalar<float>(), 2.0f);
+  }
+  restarted.peers->Stop(Unavailable("the test ends"));
+}
+
+TEST_F(ClusterTest, AClientThatDiesLeavesNothing) {
+  Client mortal(network, "mortal");
+  Graph graph;
+  Output never;
+  {
+    DeviceScope on_ps(graph, kPs);
+    const Output queue = FIFOQueue(graph, {{kFloat32, Shape{}}});
+    never = Dequeue(queue)[0];
+  }
+  {
+    Session session = mortal.Connect(graph, kWorker);
+    std::thread killer([&] {
+      while (ps->services->Status().steps.empty()) std::this_thread::yield();
+      network.Lose("mortal");
+    });
+    EXPECT_EQ(CodeOf([&] { session.Run(never); }), Code::kUnavailable);
+    killer.join();
+  }
+  while (ps->services->Status().registered_steps > 0 || !ps->services->Status().steps.empty() ||
+         worker->services->Status().sessions > 0) {
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(ps->worker->rendezvous().size(), 0u);
+  mortal.peers->Stop(Unavailable("over"));
+}
+
+TEST_F(ClusterTest, AnotherClusterIsRefused) {
+  Task stranger(network, "stranger", 0, {"/job:stranger/task:0", kPs});
+  Graph graph;
+  const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
+  {
+    Session session(graph, stranger.services->MakeMaster({}));
+    EXPECT_THAT(ErrorOf([&] { session.Run(v); }),
+                HasSubstr("/job:ps/task:0 has another cluster than /job:stranger/task:0: "
+                          "/job:ps/task:0 here, /job:stranger/task:0 there"));
+  }
+  stranger.peers->Stop(Unavailable("over"));
+}
+
+TEST_F(ClusterTest, StatusTellsOfAllTasks) {
+  Graph graph;
+  OnPs(graph, Tensor::Scalar(2.0f), "v");
+  Session session = client.Connect(graph, kWorker);
+  session.Initialize();
+  const std::vector<TaskStatus> statuses = worker->services->ClusterStatus();
+  ASSERT_EQ(statuses.size(), 2u);
+  EXPECT_EQ(statuses[0].task, kPs);
+  EXPECT_EQ(statuses[0].devices[0].name, std::string(kPs) + "/cpu:0");
+  EXPECT_GT(statuses[0].registered_steps, 0);
+  EXPECT_EQ(statuses[1].sessions, 1);
+}
+
+}  // namespace
+}  // namespace tutti

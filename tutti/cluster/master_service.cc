@@ -1,0 +1,264 @@
+#include "tutti/cluster/master_service.h"
+
+#include <utility>
+
+#include "tutti/base/awaited.h"
+#include "tutti/graph/check_graph.h"
+#include "tutti/graph/serialize.h"
+#include "tutti/net/wire.h"
+
+namespace tutti {
+namespace {
+
+// A graph of more nodes is refused; training graphs have some thousands.
+constexpr int64_t kMostNodes = int64_t{1} << 22;
+
+uint64_t BytesOf(const std::vector<Tensor>& tensors) {
+  uint64_t bytes = 0;
+  for (const Tensor& tensor : tensors) bytes += tensor.bytes();
+  return bytes;
+}
+
+void Answer(Peer& peer, uint64_t call, const RunResponse& response) {
+  WireMessage message = StartMessage(DataKind::kAnswer, call);
+  EncodeResponse(response, message);
+  peer.Send(std::move(message));
+}
+
+void AnswerError(Peer& peer, uint64_t call, absl::Status status) {
+  RunResponse response;
+  response.status = std::move(status);
+  Answer(peer, call, response);
+}
+
+// Appends nodes that a client sent to its graph.
+absl::Status Grow(std::string_view bytes, const std::vector<Tensor>& tensors, Graph& graph) {
+  TUTTI_RETURN_IF_ERROR(ParseSerializedNodes(bytes, tensors, graph.size(), &graph));
+  if (graph.size() > kMostNodes) {
+    return ResourceExhausted("the graph has {} nodes; a task takes at most {}", graph.size(),
+                             kMostNodes);
+  }
+  return CheckUserGraph(graph);
+}
+
+}  // namespace
+
+struct MasterService::Session {
+  uint64_t number = 0;
+  std::shared_ptr<Peer> client;
+  Graph graph;
+  // Runs read the graph, Extend writes it.
+  std::shared_mutex growing;
+  absl::Status broken;             // not OK: an Extend failed half-way
+  std::unique_ptr<Master> master;  // last: it ends before the graph
+};
+
+MasterService::MasterService(MakeMaster make_master) : make_master_(std::move(make_master)) {}
+MasterService::~MasterService() = default;
+
+int64_t MasterService::sessions() const {
+  std::lock_guard lock(mutex_);
+  return int64_t(sessions_.size());
+}
+
+std::shared_ptr<MasterService::Session> MasterService::Find(const Peer* client,
+                                                            uint64_t number) const {
+  std::lock_guard lock(mutex_);
+  const auto it = sessions_.find(number);
+  return it != sessions_.end() && it->second->client.get() == client ? it->second : nullptr;
+}
+
+void MasterService::Create(const std::shared_ptr<Peer>& client, std::string fields,
+                           std::vector<Tensor> tensors, ControlDone done) {
+  threads_.Post([this, client, fields = std::move(fields), tensors = std::move(tensors),
+                 done = std::move(done)] {
+    try {
+      CreateNow(client, fields, tensors, done);
+    } catch (...) {
+      done(StatusFromCurrentException());
+    }
+  });
+}
+
+void MasterService::CreateNow(const std::shared_ptr<Peer>& client, std::string_view fields,
+                              const std::vector<Tensor>& tensors, const ControlDone& done) {
+  net::WireReader in(fields);
+  CompileOptions options;
+  options.optimize = in.U8() != 0;
+  options.soft_placement = in.U8() != 0;
+  if (!in.ok()) {
+    done(InvalidArgument("a request for a session that is cut off"));
+    return;
+  }
+  auto session = std::make_shared<Session>();
+  session->client = client;
+  if (absl::Status status = Grow(fields.substr(2), tensors, session->graph); !status.ok()) {
+    done(std::move(status));
+    return;
+  }
+  session->master = make_master_(options);
+  Awaited<absl::Status> created;
+  session->master->Create(session->graph,
+                          [&created](absl::Status status) { created.Set(std::move(status)); });
+  if (absl::Status status = created.Wait(); !status.ok()) {
+    done(std::move(status));
+    return;
+  }
+  WireMessage reply;
+  {
+    std::lock_guard lock(mutex_);
+    // PeerLost may have come already, and finds no session then.
+    if (client->status().ok()) {
+      session->number = next_++;
+      net::WireWriter(&reply.fields).U64(session->number);
+      sessions_.emplace(session->number, std::move(session));
+    }
+  }
+  if (reply.fields.empty()) {
+    done(client->status());
+    return;
+  }
+  done(std::move(reply.fields));
+}
+
+void MasterService::Extend(const std::shared_ptr<Peer>& client, std::string fields,
+                           std::vector<Tensor> tensors, ControlDone done) {
+  threads_.Post([this, client, fields = std::move(fields), tensors = std::move(tensors),
+                 done = std::move(done)] {
+    net::WireReader in(fields);
+    const uint64_t number = in.U64();
+    const std::shared_ptr<Session> session = Find(client.get(), number);
+    if (session == nullptr) {
+      done(NotFound("there is no session {}", number));
+      return;
+    }
+    std::unique_lock lock(session->growing);
+    absl::Status status = session->broken;
+    if (status.ok()) {
+      try {
+        status = Grow(std::string_view(fields).substr(8), tensors, session->graph);
+      } catch (...) {
+        status = StatusFromCurrentException();
+      }
+      if (!status.ok()) {
+        session->broken =
+            WithPrefix(status, "the session's graph could not be extended, which ended it: ");
+      }
+    }
+    lock.unlock();
+    done(status.ok() ? absl::StatusOr<std::string>(std::string()) : status);
+  });
+}
+
+void MasterService::Run(const std::shared_ptr<Peer>& client, uint64_t call, PeerMessage message) {
+  client->Taken(BytesOf(message.tensors));
+  net::WireReader in(message.fields);
+  const uint64_t number = in.U64();
+  const std::shared_ptr<Session> session = Find(client.get(), number);
+  if (!in.ok() || session == nullptr) {
+    AnswerError(*client, call, NotFound("there is no session {}", number));
+    return;
+  }
+  absl::StatusOr<MasterRunRequest> request =
+      DecodeMasterRun(message.fields.substr(8), message.tensors);
+  if (!request.ok()) {
+    AnswerError(*client, call, request.status());
+    return;
+  }
+  try {
+    threads_.Post(
+        [this, session, call, kept = std::make_shared<MasterRunRequest>(*std::move(request))] {
+          RunNow(session, call, std::move(*kept));
+        });
+  } catch (...) {
+    AnswerError(*client, call, StatusFromCurrentException());
+  }
+}
+
+void MasterService::RunNow(const std::shared_ptr<Session>& session, uint64_t call,
+                           MasterRunRequest request) {
+  std::shared_lock lock(session->growing);
+  if (!session->broken.ok()) {
+    AnswerError(*session->client, call, session->broken);
+    return;
+  }
+  // The client is held, not the session: its destructor waits for this answer.
+  session->master->Run(std::move(request),
+                       [client = session->client, call](RunResponse&& response) {
+                         Answer(*client, call, response);
+                       });
+}
+
+void MasterService::Abort(const std::shared_ptr<Peer>& client, std::string_view fields,
+                          ControlDone done) {
+  constexpr size_t kFixed = 16;
+  net::WireReader in(fields);
+  const uint64_t number = in.U64();
+  const int64_t step = in.I64();
+  const std::shared_ptr<Session> session = Find(client.get(), number);
+  absl::Status reason = in.ok() ? DecodeStatus(fields.substr(kFixed)) : absl::OkStatus();
+  if (session == nullptr || reason.ok()) {
+    done(NotFound("there is no session {}", number));
+    return;
+  }
+  session->master->Abort(step, std::move(reason));
+  done(std::string());
+}
+
+void MasterService::CleanUp(const std::shared_ptr<Peer>& client, std::string_view fields,
+                            ControlDone done) {
+  net::WireReader in(fields);
+  const uint64_t number = in.U64();
+  const int64_t step = in.I64();
+  const std::shared_ptr<Session> session = Find(client.get(), number);
+  if (!in.Complete() || session == nullptr) {
+    done(NotFound("there is no session {}", number));
+    return;
+  }
+  session->master->CleanUp(step);
+  done(std::string());
+}
+
+void MasterService::Close(const std::shared_ptr<Peer>& client, std::string_view fields,
+                          ControlDone done) {
+  net::WireReader in(fields);
+  const uint64_t number = in.U64();
+  std::shared_ptr<Session> session = Find(client.get(), number);
+  if (session == nullptr) {
+    done(NotFound("there is no session {}", number));
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    sessions_.erase(number);
+  }
+  // The master waits for its steps, so it goes on a thread that may.
+  threads_.Post([session = std::move(session), done = std::move(done)]() mutable {
+    session->master->Close([](const absl::Status&) {});
+    session.reset();
+    done(std::string());
+  });
+}
+
+void MasterService::PeerLost(const Peer& peer) {
+  std::vector<std::shared_ptr<Session>> gone;
+  {
+    std::lock_guard lock(mutex_);
+    for (auto it = sessions_.begin(); it != sessions_.end();) {
+      if (it->second->client.get() == &peer) {
+        gone.push_back(std::move(it->second));
+        it = sessions_.erase(it);
+      } else {
+        ++it;
+      }
+    }
+  }
+  for (std::shared_ptr<Session>& session : gone) {
+    threads_.Post([session = std::move(session)]() mutable {
+      session->master->Close([](const absl::Status&) {});
+      session.reset();
+    });
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,317 @@
+#include "tutti/cluster/peers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "tutti/base/awaited.h"
+#include "tutti/base/clock.h"
+#include "tutti/cluster/transfer_key.h"
+#include "tutti/net/wire.h"
+
+namespace tutti {
+namespace {
+
+// For a task that was there and is gone: it may be up again in a moment, or not.
+constexpr int64_t kShortPatience = 300'000'000;  // nanoseconds
+// Somebody who connects looks this often whether he is to stop.
+constexpr int64_t kOneTry = 200'000'000;
+
+struct Header {
+  DataKind kind = DataKind::kHello;
+  uint64_t call = 0;
+  std::string_view fields;
+};
+
+absl::StatusOr<Header> ParseHeader(std::string_view bytes) {
+  constexpr size_t kBytes = 9;
+  if (bytes.size() < kBytes) return InvalidArgument("a message of {} bytes", bytes.size());
+  net::WireReader in(bytes);
+  const uint8_t kind = in.U8();
+  if (kind < uint8_t(DataKind::kHello) || kind > uint8_t(DataKind::kTensors)) {
+    return InvalidArgument("a message of the unknown kind {}", kind);
+  }
+  const uint64_t call = in.U64();
+  return Header{DataKind(kind), call, bytes.substr(kBytes)};
+}
+
+// The device that a value is for; "" of any other message.
+std::string_view DeviceOf(const Header& header) {
+  if (header.kind != DataKind::kValue) return {};
+  net::WireReader in(header.fields);
+  in.U64();
+  in.I64();
+  const uint64_t length = in.U64();
+  return DestinationOf(in.Raw(size_t(std::min<uint64_t>(length, header.fields.size() + 1))));
+}
+
+// The first line in which two clusters differ, or "".
+std::string FirstDifference(const std::vector<std::string>& own,
+                            const std::vector<std::string>& other) {
+  for (size_t i = 0; i < std::max(own.size(), other.size()); ++i) {
+    const std::string_view here = i < own.size() ? own[i] : std::string_view("nothing");
+    const std::string_view there = i < other.size() ? other[i] : std::string_view("nothing");
+    if (here != there) return fmt::format("{} here, {} there", here, there);
+  }
+  return {};
+}
+
+}  // namespace
+
+TaskPeers::TaskPeers(Options options) : options_(std::move(options)) {}
+TaskPeers::~TaskPeers() = default;
+
+void TaskPeers::Start(Network* network, Services* services) {
+  network_ = network;
+  services_ = services;
+}
+
+void TaskPeers::Stop(const absl::Status& reason) {
+  std::vector<std::shared_ptr<Peer>> peers;
+  {
+    std::lock_guard lock(mutex_);
+    if (!stopped_.ok()) return;
+    stopped_ = reason;
+    for (const auto& [link, peer] : by_link_) peers.push_back(peer);
+  }
+  for (const auto& peer : peers) peer->Close(reason);
+  std::unique_lock lock(mutex_);
+  connected_.wait(lock, [this] { return connecting_ == 0; });
+}
+
+std::shared_ptr<Peer> TaskPeers::Find(const std::string& task) const {
+  std::lock_guard lock(mutex_);
+  const auto it = by_task_.find(task);
+  return it == by_task_.end() ? nullptr : it->second.peer;
+}
+
+std::vector<std::shared_ptr<Peer>> TaskPeers::All() const {
+  std::lock_guard lock(mutex_);
+  std::vector<std::shared_ptr<Peer>> all;
+  for (const auto& [link, peer] : by_link_) all.push_back(peer);
+  return all;
+}
+
+void TaskPeers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
+  absl::StatusOr<std::shared_ptr<Peer>> now = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    Slot& slot = by_task_[task];
+    if (!stopped_.ok()) {
+      now = stopped_;
+    } else if (slot.peer != nullptr) {
+      now = slot.peer;
+    } else {
+      slot.waiting.push_back(std::move(done));
+      if (slot.connecting) return;
+      slot.connecting = true;
+      ++connecting_;
+      slot.patience_nanos =
+          slot.reached ? std::min(patience_nanos, kShortPatience) : patience_nanos;
+    }
+  }
+  if (!now.ok() || *now != nullptr) {
+    done(std::move(now));
+    return;
+  }
+  try {
+    threads_.Post([this, task] { Connect(task); });
+  } catch (...) {
+    std::vector<GetDone> waiting;
+    const absl::Status status = StatusFromCurrentException();
+    {
+      std::lock_guard lock(mutex_);
+      waiting.swap(by_task_[task].waiting);
+      by_task_[task].connecting = false;
+      if (--connecting_ == 0) connected_.notify_all();
+    }
+    for (const GetDone& callback : waiting) callback(status);
+  }
+}
+
+void TaskPeers::Connect(const std::string& task) {
+  int64_t patience = 0;
+  {
+    std::lock_guard lock(mutex_);
+    patience = by_task_[task].patience_nanos;
+  }
+  const int64_t deadline = NowNanos() + patience;
+  absl::StatusOr<std::shared_ptr<Peer>> peer = nullptr;
+  for (bool again = true; again;) {
+    peer = Reach(task, std::min(deadline, NowNanos() + kOneTry));
+    std::lock_guard lock(mutex_);
+    again =
+        !peer.ok() && absl::IsUnavailable(peer.status()) && NowNanos() < deadline && stopped_.ok();
+  }
+  if (!peer.ok() && MessageOf(peer.status()).find(task) == std::string_view::npos) {
+    peer = WithPrefix(peer.status(), fmt::format("{} ({}): ", task, network_->AddressOf(task)));
+  }
+  std::vector<GetDone> waiting;
+  {
+    std::lock_guard lock(mutex_);
+    Slot& slot = by_task_[task];
+    if (!stopped_.ok()) peer = stopped_;
+    if (peer.ok() && !(*peer)->status().ok()) peer = (*peer)->status();
+    if (peer.ok()) {
+      slot.peer = *peer;
+      slot.reached = true;
+    }
+    slot.connecting = false;
+    waiting.swap(slot.waiting);
+    if (--connecting_ == 0) connected_.notify_all();
+  }
+  for (const GetDone& done : waiting) done(peer);
+}
+
+// First the control connection, whose other end tells who it is, then the link to that process, and
+// a greeting on it: when it is answered, the other side knows the link and takes control calls.
+absl::StatusOr<std::shared_ptr<Peer>> TaskPeers::Reach(const std::string& task, int64_t deadline) {
+  const auto slow = std::make_shared<std::weak_ptr<Peer>>();
+  const auto guard = std::make_shared<std::mutex>();
+  TUTTI_ASSIGN_OR_RETURN(
+      const Network::Control control,
+      network_->OpenControl(task, deadline, [slow, guard](const absl::Status& reason) {
+        std::shared_ptr<Peer> lost;
+        {
+          std::lock_guard lock(*guard);
+          lost = slow->lock();
+        }
+        if (lost != nullptr) lost->Close(reason);
+      }));
+  std::shared_ptr<Peer> peer;
+  std::shared_ptr<net::Link> link;
+  {
+    // Held, so that Broken finds the peer.
+    std::lock_guard lock(mutex_);
+    if (!stopped_.ok()) return stopped_;
+    link = network_->OpenLink(task, control.peer);
+    auto& entry = by_link_[link.get()];
+    if (entry == nullptr) entry = std::make_shared<Peer>(*link, control.peer, options_.self);
+    peer = entry;
+  }
+  {
+    std::lock_guard lock(*guard);
+    *slow = peer;
+  }
+  Awaited<absl::Status> greeted;
+  peer->Ask(
+      DataKind::kHello,
+      [this](WireMessage& message) {
+        net::WireWriter out(&message.fields);
+        out.U64(options_.fingerprint.size());
+        for (const std::string& line : options_.fingerprint) out.Text32(line);
+      },
+      [&greeted](absl::StatusOr<PeerMessage> answer) {
+        absl::Status status = answer.ok() ? DecodeStatus(answer->fields) : answer.status();
+        greeted.Set(std::move(status));
+      });
+  TUTTI_RETURN_IF_ERROR(greeted.Wait());
+  peer->set_control(control.channel);
+  return peer;
+}
+
+std::shared_ptr<Peer> TaskPeers::PeerOf(net::Link& link) {
+  std::lock_guard lock(mutex_);
+  auto& peer = by_link_[&link];
+  if (peer == nullptr) peer = std::make_shared<Peer>(link, link.peer(), options_.self);
+  return peer;
+}
+
+absl::Status TaskPeers::Place(net::Link& link, std::string_view header, std::span<const uint64_t> sizes,
+                          std::span<net::Bytes> places) {
+  TUTTI_ASSIGN_OR_RETURN(const Header parsed, ParseHeader(header));
+  return PeerOf(link)->Place(options_.pool(DeviceOf(parsed)), sizes, places);
+}
+
+void TaskPeers::Received(net::Link& link, std::string_view header, std::vector<net::Payload> payloads) {
+  const std::shared_ptr<Peer> peer = PeerOf(link);
+  const absl::StatusOr<Header> parsed = ParseHeader(header);
+  if (!parsed.ok()) {
+    link.Close(parsed.status());
+    return;
+  }
+  PeerMessage message{parsed->fields, peer->TakePayloads(std::move(payloads))};
+  switch (parsed->kind) {
+    case DataKind::kHello:
+      OnHello(peer, parsed->call, parsed->fields);
+      return;
+    case DataKind::kAnswer:
+      peer->OnAnswer(parsed->call, std::move(message));
+      return;
+    case DataKind::kTensors:
+      peer->OnTensors(parsed->call, std::move(message.tensors));
+      return;
+    case DataKind::kRun:
+    case DataKind::kMasterRun:
+    case DataKind::kValue:
+      if (services_ != nullptr) {
+        services_->OnRequest(peer, parsed->kind, parsed->call, std::move(message));
+      }
+      return;
+  }
+}
+
+void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::string_view fields) {
+  net::WireReader in(fields);
+  const uint64_t count = in.U64();
+  std::vector<std::string> lines;
+  for (uint64_t i = 0; i < count && in.ok(); ++i) lines.emplace_back(in.Text32());
+  absl::Status status;
+  if (!in.Complete()) {
+    status = InvalidArgument("a greeting that is cut off or too long");
+  } else if (!lines.empty() && !options_.fingerprint.empty()) {
+    const std::string difference = FirstDifference(options_.fingerprint, lines);
+    if (!difference.empty()) {
+      status = FailedPrecondition("{} has another cluster than {}: {}", options_.self.task,
+                                  peer->identity().task, difference);
+    }
+  }
+  WireMessage answer = StartMessage(DataKind::kAnswer, call);
+  EncodeStatus(status, answer);
+  peer->Send(std::move(answer));
+}
+
+void TaskPeers::Broken(net::Link& link, const absl::Status& reason) {
+  std::shared_ptr<Peer> peer;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = by_link_.find(&link);
+    if (it == by_link_.end()) return;  // it never said a word
+    peer = std::move(it->second);
+    by_link_.erase(it);
+    for (auto& [task, slot] : by_task_) {
+      if (slot.peer == peer) slot.peer = nullptr;
+    }
+  }
+  peer->OnBroken(reason);
+  if (services_ != nullptr) services_->OnLost(peer, peer->status());
+}
+
+void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone done) {
+  std::shared_ptr<Peer> peer;
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [link, candidate] : by_link_) {
+      if (candidate->identity() == request.caller) peer = candidate;
+    }
+  }
+  if (peer == nullptr || services_ == nullptr) {
+    done(FailedPrecondition("{} calls {}, but has no link to {}", request.caller.task,
+                            NameOf(method), options_.self.task));
+    return;
+  }
+  const uint64_t call = request.call, tensors = request.tensors;
+  peer->AwaitTensors(call, tensors,
+                     [this, peer, method, fields = std::move(request.fields),
+                      done = std::move(done)](absl::StatusOr<std::vector<Tensor>> given) mutable {
+                       if (!given.ok()) {
+                         done(given.status());
+                       } else {
+                         services_->OnControl(peer, method, std::move(fields), *std::move(given),
+                                              std::move(done));
+                       }
+                     });
+}
+
+}  // namespace tutti

@@ -1,0 +1,181 @@
+#include "tutti/cluster/task_services.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <utility>
+
+#include "tutti/base/awaited.h"
+#include "tutti/base/clock.h"
+#include "tutti/cluster/remote_worker.h"
+
+namespace tutti {
+namespace {
+
+// Calls that only ask how things are, or end something, are not worth waiting long for.
+constexpr int64_t kShortPatience = 500'000'000;  // nanoseconds
+
+int64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");
+  int64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// A call to another task, with waiting.
+absl::StatusOr<std::string> Ask(TaskPeers& peers, const std::string& task, ControlMethod method,
+                                const std::string& fields) {
+  Awaited<absl::StatusOr<std::string>> reply;
+  peers.Get(task, kShortPatience, [&](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
+    if (!peer.ok()) {
+      reply.Set(peer.status());
+      return;
+    }
+    WireMessage message;
+    message.fields = fields;
+    (*peer)->Call(method, std::move(message),
+                  [&reply](auto given) { reply.Set(std::move(given)); });
+  });
+  return reply.Wait();
+}
+
+}  // namespace
+
+TaskServices::TaskServices(Options options)
+    : options_(std::move(options)),
+      started_(NowNanos()),
+      worker_(options_.worker),
+      master_([this](const CompileOptions& compile) { return MakeMaster(compile); }) {}
+
+TaskServices::~TaskServices() = default;
+
+std::unique_ptr<Master> TaskServices::MakeMaster(const CompileOptions& options) const {
+  const std::string& home = options_.peers->self().task;
+  WorkersByTask workers;
+  for (const std::string& task : options_.tasks) {
+    if (task == home) {
+      workers[task] = options_.worker;
+    } else {
+      workers[task] = std::make_shared<RemoteWorker>(options_.peers, task, options_.patience_nanos);
+    }
+  }
+  return std::make_unique<LocalMaster>(std::move(workers), home, options);
+}
+
+void TaskServices::OnRequest(const std::shared_ptr<Peer>& peer, DataKind kind, uint64_t call,
+                             PeerMessage message) {
+  if (kind == DataKind::kValue) {
+    worker_.Value(peer, std::move(message));
+  } else if (kind == DataKind::kRun) {
+    worker_.Run(peer, call, std::move(message));
+  } else {
+    master_.Run(peer, call, std::move(message));
+  }
+}
+
+void TaskServices::OnControl(const std::shared_ptr<Peer>& peer, ControlMethod method,
+                             std::string fields, std::vector<Tensor> tensors, ControlDone done) {
+  switch (method) {
+    case ControlMethod::kCreateSession:
+      return master_.Create(peer, std::move(fields), std::move(tensors), std::move(done));
+    case ControlMethod::kExtendSession:
+      return master_.Extend(peer, std::move(fields), std::move(tensors), std::move(done));
+    case ControlMethod::kCloseSession:
+      return master_.Close(peer, fields, std::move(done));
+    case ControlMethod::kAbortRun:
+      return master_.Abort(peer, fields, std::move(done));
+    case ControlMethod::kCleanUpRun:
+      return master_.CleanUp(peer, fields, std::move(done));
+    case ControlMethod::kClusterStatus:
+      return threads_.Post([this, done = std::move(done)] {
+        WireMessage message;
+        EncodeTaskStatuses(ClusterStatus(), message);
+        done(std::move(message.fields));
+      });
+    case ControlMethod::kReset:
+      return threads_.Post([this, fields = std::move(fields), done = std::move(done)] {
+        const absl::Status status = ResetAll(fields);
+        done(status.ok() ? absl::StatusOr<std::string>(std::string()) : status);
+      });
+    case ControlMethod::kTaskStatus: {
+      WireMessage message;
+      EncodeTaskStatus(Status(), message);
+      return done(std::move(message.fields));
+    }
+    case ControlMethod::kRegisterStep:
+      return worker_.Register(peer, std::move(fields), std::move(tensors), std::move(done));
+    case ControlMethod::kDeregisterStep:
+      return worker_.Deregister(peer, fields, std::move(done));
+    case ControlMethod::kAbortStep:
+      return worker_.Abort(peer, fields, std::move(done));
+    case ControlMethod::kCleanUpStep:
+      return worker_.CleanUp(peer, fields, std::move(done));
+    case ControlMethod::kResetTask:
+      return worker_.Reset(fields, std::move(done));
+  }
+}
+
+void TaskServices::OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) {
+  master_.PeerLost(*peer);
+  worker_.PeerLost(*peer, reason);
+}
+
+TaskStatus TaskServices::Status() const {
+  TaskStatus status;
+  status.task = options_.peers->self().task;
+  status.incarnation = options_.peers->self().incarnation;
+  status.address = options_.address;
+  status.uptime_nanos = NowNanos() - started_;
+  options_.worker->ListDevices([&status](absl::StatusOr<std::vector<DeviceInfo>> devices) {
+    if (devices.ok()) status.devices = *std::move(devices);
+  });
+  status.sessions = master_.sessions();
+  status.memory_bytes = ResidentBytes();
+  worker_.Describe(status);
+  for (const std::shared_ptr<Peer>& peer : options_.peers->All()) {
+    const net::Link::Counters counters = peer->counters();
+    status.links.push_back({peer->description(), peer->identity().incarnation,
+                            counters.messages_sent, counters.bytes_sent, counters.messages_received,
+                            counters.bytes_received});
+  }
+  return status;
+}
+
+std::vector<TaskStatus> TaskServices::ClusterStatus() const {
+  std::vector<TaskStatus> statuses;
+  for (const std::string& task : options_.tasks) {
+    if (task == options_.peers->self().task) {
+      statuses.push_back(Status());
+      continue;
+    }
+    const absl::StatusOr<std::string> reply =
+        Ask(*options_.peers, task, ControlMethod::kTaskStatus, "");
+    absl::StatusOr<TaskStatus> status =
+        reply.ok() ? DecodeTaskStatus(*reply) : absl::StatusOr<TaskStatus>(reply.status());
+    if (status.ok()) {
+      statuses.push_back(*std::move(status));
+    } else {
+      TaskStatus away;
+      away.task = task;
+      away.error = MessageOf(status.status());
+      statuses.push_back(std::move(away));
+    }
+  }
+  return statuses;
+}
+
+absl::Status TaskServices::ResetAll(const std::string& container) const {
+  absl::Status first;
+  for (const std::string& task : options_.tasks) {
+    if (task == options_.peers->self().task) {
+      options_.worker->Reset(container);
+      continue;
+    }
+    const absl::Status status =
+        Ask(*options_.peers, task, ControlMethod::kResetTask, container).status();
+    if (first.ok()) first = status;
+  }
+  return first;
+}
+
+}  // namespace tutti

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tutti/cluster/master_service.h"
+#include "tutti/cluster/peers.h"
+#include "tutti/cluster/task_status.h"
+#include "tutti/cluster/worker_service.h"
+#include "tutti/runtime/local_worker.h"
+
+namespace tutti {
+
+// All that a task of a cluster answers: a worker for masters elsewhere, and masters for clients.
+// Knows no transport. Thread-safe.
+class TaskServices final : public Services {
+ public:
+  struct Options {
+    std::shared_ptr<LocalWorker> worker;
+    std::shared_ptr<TaskPeers> peers;
+    std::string address;             // of this task, for status
+    std::vector<std::string> tasks;  // of the cluster, this one included
+    int64_t patience_nanos = 0;      // for tasks that were never reached
+  };
+  explicit TaskServices(Options options);
+  ~TaskServices() override;  // REQUIRES: no call comes any more
+
+  // A master for a session of this process or of a client: over the workers of all tasks, with this
+  // one as the home of what nobody places.
+  std::unique_ptr<Master> MakeMaster(const CompileOptions& options) const;
+
+  void OnRequest(const std::shared_ptr<Peer>& peer, DataKind kind, uint64_t call,
+                 PeerMessage message) override;
+  void OnControl(const std::shared_ptr<Peer>& peer, ControlMethod method, std::string fields,
+                 std::vector<Tensor> tensors, ControlDone done) override;
+  void OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) override;
+
+  TaskStatus Status() const;
+  // Asks all tasks. May take as long as a task that does not answer is tried: on a thread that may.
+  std::vector<TaskStatus> ClusterStatus() const;
+  // Forgets the variables and queues of a container on all tasks.
+  absl::Status ResetAll(const std::string& container) const;
+
+  const Options& options() const { return options_; }
+
+ private:
+  const Options options_;
+  const int64_t started_;
+  WorkerService worker_;
+  MasterService master_;
+  LaneThreads threads_;  // last: its jobs use the rest
+};
+
+}  // namespace tutti

@@ -1,0 +1,284 @@
+// One loop over everything that can happen: output of a task, its end, a signal to this process, a
+// deadline. A task that is lost is mended where the policy allows: after a pause it is started
+// again, alone or, once the others have ended, with them. Else the first task that fails is the
+// cause of the job's end; the others learn of it from each other and end by themselves, and whoever
+// does not within the grace time is ended by force.
+#include "tutti/launch/job.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+
+#include "tutti/base/clock.h"
+#include "tutti/base/status.h"
+
+namespace tutti {
+namespace {
+
+constexpr int kPeerLost = RestartPolicy::kPeerLost;
+constexpr int kSshFailed = 255;  // what ssh exits with when it fails itself
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr double kTerminateSeconds = 2;  // between SIGTERM and SIGKILL
+constexpr int64_t kLookEvery = kSecond;  // at tasks that are waited for
+constexpr int kPiece = 16 << 10;         // bytes of output taken at once
+
+std::vector<std::string> RolesOf(const RoleCounts& counts) {
+  std::vector<std::string> roles;
+  for (const TaskId& task : TasksOf(counts)) roles.push_back(RoleName(task));
+  return roles;
+}
+
+double SecondsSince(int64_t nanos) { return double(NowNanos() - nanos) / double(kSecond); }
+
+}  // namespace
+
+std::string SignalName(int number) {
+  const char* name = ::sigabbrev_np(number);
+  return name == nullptr ? fmt::format("signal {}", number) : fmt::format("SIG{}", name);
+}
+
+Job::Job(const LaunchOptions& options)
+    : options_(options),
+      output_(RolesOf(options.roles), stdout, stderr),
+      policy_({.restarts = options.restarts, .first_pause = options.first_pause_seconds}) {
+  for (const TaskId& id : TasksOf(options.roles)) {
+    tasks_.emplace_back();
+    tasks_.back().id = id;
+    tasks_.back().role = RoleName(id);
+  }
+}
+
+int Job::Run() {
+  while (AnyRuns() || mend_at_ != 0) {
+    PollOnce();
+    EndByForce();
+    Mend();
+    LookAtTasks();
+  }
+  for (size_t i = 0; i < tasks_.size(); ++i) output_.Flush(i);
+  if (signal_ != 0 && cause_) {
+    output_.Say(fmt::format("tutti run: interrupted by {}", SignalName(signal_)));
+  } else if (cause_) {
+    TellCause();
+  }
+  return cause_ ? cause_->loss.code : 0;
+}
+
+bool Job::AnyRuns() const {
+  return std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) { return task.runs(); });
+}
+
+void Job::PollOnce() {
+  struct Source {
+    size_t task;
+    int fd;
+  };
+  std::vector<pollfd> fds = {{.fd = signals_, .events = POLLIN, .revents = 0}};
+  std::vector<Source> sources = {{0, signals_}};
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    if (!tasks_[i].process) continue;
+    const TaskProcess& process = *tasks_[i].process;
+    for (const int fd : {process.out(), process.err(), process.progress()}) {
+      if (fd < 0) continue;
+      fds.push_back({.fd = fd, .events = POLLIN, .revents = 0});
+      sources.push_back({i, fd});
+    }
+    if (!process.reaped()) {
+      fds.push_back({.fd = process.exited(), .events = POLLIN, .revents = 0});
+      sources.push_back({i, process.exited()});
+    }
+  }
+  if (::poll(fds.data(), nfds_t(fds.size()), Timeout()) <= 0) return;
+  if (fds[0].revents != 0) TakeSignal();
+  for (size_t i = 1; i < fds.size(); ++i) {
+    if (fds[i].revents == 0) continue;
+    if (sources[i].fd == tasks_[sources[i].task].process->exited()) {
+      TakeEnd(sources[i].task);
+    } else {
+      TakeOutput(sources[i].task, sources[i].fd);
+    }
+  }
+}
+
+int Job::Timeout() const {
+  int64_t next = next_look_;
+  for (const int64_t other : {deadline_, mend_at_}) {
+    if (other != 0) next = std::min(next, other);
+  }
+  return int(std::max<int64_t>(0, (next - NowNanos()) / 1'000'000) + 1);
+}
+
+void Job::TakeOutput(size_t index, int fd) {
+  TaskProcess& process = *tasks_[index].process;
+  char bytes[kPiece];
+  const ssize_t count = ::read(fd, bytes, sizeof(bytes));
+  if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
+    process.ClosePipe(fd);
+  } else if (count > 0 && fd == process.progress()) {
+    const std::string_view text(bytes, size_t(count));
+    const size_t end = text.find_last_of('\n');
+    if (end == std::string_view::npos) return;
+    const size_t begin = text.substr(0, end).find_last_of('\n') + 1;
+    output_.SetProgress(text.substr(begin, end - begin));
+  } else if (count > 0) {
+    output_.Take(index, fd == process.out() ? JobOutput::Stream::kOut : JobOutput::Stream::kErr,
+                 {bytes, size_t(count)});
+  }
+}
+
+void Job::TakeEnd(size_t index) {
+  TaskProcess& process = *tasks_[index].process;
+  const int code = process.Reap();
+  guard_->Forget(process.pid());
+  for (const int fd : {process.out(), process.err(), process.progress()}) TakeRest(index, fd);
+  output_.Flush(index);
+  if (code != 0) TakeLoss(index, code);
+}
+
+// What a task that ended left in a pipe: no more than is there at this moment, for what it started
+// may live outside its process group and write on.
+void Job::TakeRest(size_t index, int fd) {
+  int bytes = 0;
+  if (fd < 0 || ::ioctl(fd, FIONREAD, &bytes) != 0) return;
+  for (int taken = 0; taken < bytes; taken += kPiece) TakeOutput(index, fd);
+}
+
+void Job::TakeLoss(size_t index, int code) {
+  const Task& task = tasks_[index];
+  const RestartPolicy::Loss loss = {index, code, SecondsSince(task.started)};
+  // A task that only lost a peer is not the cause, though its end may be seen first.
+  if (!cause_ || (cause_->loss.code == kPeerLost && code != kPeerLost && !terminated_)) {
+    const auto& lines = output_.last_lines(index);
+    cause_ = Cause{loss, task.process->signal(), {lines.begin(), lines.end()}};
+  }
+  if (!mend_all_) losses_.push_back(loss);
+  if (final_ || mend_all_) return;
+  if (!policy_.MayCure(code)) {
+    gave_up_ = policy_.Decide(losses_, cause_->loss).reason;
+    EndFinally();
+  } else if (mend_at_ == 0) {
+    const double pause = policy_.PauseSeconds();
+    mend_at_ = NowNanos() + int64_t(pause * double(kSecond));
+    output_.Say(fmt::format("tutti run: {} {}; it is started again in {:g} s (restart {} of {})",
+                            task.role, HowItEnded(), pause, policy_.used() + 1,
+                            policy_.restarts()));
+  }
+}
+
+// At the end of a pause, and with all tasks once the last has ended.
+void Job::Mend() {
+  if (mend_at_ == 0 || NowNanos() < mend_at_ || final_) return;
+  std::vector<size_t> tasks;
+  if (!mend_all_) {
+    const RestartPolicy::Decision decision = policy_.Decide(losses_, cause_->loss);
+    if (decision.kind == RestartPolicy::Decision::Kind::kGiveUp) {
+      gave_up_ = decision.reason;
+      return EndFinally();
+    }
+    tasks = decision.tasks;
+    if (decision.kind == RestartPolicy::Decision::Kind::kJob) {
+      mend_all_ = true;
+      output_.Say("tutti run: the others need it, so the whole job is started again");
+      if (AnyRuns()) StartDeadline(options_.grace_seconds);
+    }
+  }
+  if (mend_all_ && AnyRuns()) return;
+  const absl::Status started = mend_all_ ? StartAll() : StartAgain(tasks);
+  if (!started.ok()) {
+    gave_up_ = fmt::format("it cannot be started: {}", MessageOf(started));
+    return EndFinally();
+  }
+  losses_.clear();
+  cause_.reset();
+  mend_at_ = deadline_ = 0;
+  mend_all_ = terminated_ = false;
+}
+
+void Job::EndFinally() {
+  final_ = true;
+  mend_at_ = 0;
+  mend_all_ = false;
+  StartDeadline(options_.grace_seconds);
+}
+
+void Job::TakeSignal() {
+  signalfd_siginfo info;
+  if (::read(signals_, &info, sizeof(info)) != ssize_t(sizeof(info))) return;
+  const int number = int(info.ssi_signo);
+  if (!final_) {
+    signal_ = number;
+    // What was to be mended is not the cause of this end.
+    cause_.reset();
+    if (mend_at_ != 0) cause_ = Cause{{0, 128 + number, 0}, number};
+  }
+  for (const Task& task : tasks_) {
+    if (task.process) task.process->Signal(number);
+  }
+  const int64_t deadline = deadline_;
+  EndFinally();
+  if (deadline != 0) deadline_ = deadline;
+}
+
+void Job::StartDeadline(double seconds) {
+  deadline_ = NowNanos() + int64_t(seconds * double(kSecond));
+}
+
+void Job::EndByForce() {
+  if (deadline_ == 0 || NowNanos() < deadline_) return;
+  for (const Task& task : tasks_) {
+    if (task.process) task.process->Signal(terminated_ ? SIGKILL : SIGTERM);
+  }
+  if (!terminated_) StartDeadline(kTerminateSeconds);
+  terminated_ = true;
+}
+
+void Job::LookAtTasks() {
+  const int64_t now = NowNanos();
+  if (now < next_look_) return;
+  next_look_ = now + kLookEvery;
+  for (const Task& task : tasks_) {
+    if (task.runs() && !task.host.empty()) task.process->Tell(kAliveLine);
+  }
+  if (deadline_ != 0 || mend_at_ != 0) return;  // the end has begun, and has its own
+  std::vector<TaskState> states;
+  for (const Task& task : tasks_) {
+    states.push_back(!task.runs()              ? TaskState::kEnded
+                     : task.process->Stopped() ? TaskState::kStopped
+                                               : TaskState::kRunning);
+  }
+  const WaitWatch::Finding finding = watch_->Look(states, now);
+  for (const std::string& line : finding.lines) output_.Say("tutti run: " + line);
+  for (const size_t task : finding.given_up) tasks_[task].process->Signal(SIGKILL);
+}
+
+std::string Job::HowItEnded() const {
+  const std::string& host = tasks_[cause_->loss.task].host;
+  const int code = cause_->loss.code;
+  if (!host.empty() && cause_->signal == 0 && code > 128) {
+    // What ended a task elsewhere is in its code; 255 is ssh's own.
+    return code == kSshFailed
+               ? fmt::format("was lost: ssh to {} failed, or its connection was cut", host)
+               : fmt::format("was ended by {} on {}", SignalName(code - 128), host);
+  }
+  return cause_->signal != 0 ? fmt::format("was ended by {}", SignalName(cause_->signal))
+                             : fmt::format("exited with code {}", cause_->loss.code);
+}
+
+void Job::TellCause() {
+  const std::string& role = tasks_[cause_->loss.task].role;
+  output_.Say(fmt::format("tutti run: {} {}; its last lines:", role, HowItEnded()));
+  for (const std::string& line : cause_->last_lines) output_.Say("  " + line);
+  if (!gave_up_.empty()) output_.Say(fmt::format("tutti run: gave up on {}: {}", role, gave_up_));
+  if (!options_.log_dir.empty()) {
+    output_.Say(fmt::format("tutti run: all it wrote is in {}", options_.log_dir));
+  }
+}
+
+}  // namespace tutti

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tutti/base/status.h"
+#include "tutti/checkpoint/model_directory.h"
+#include "tutti/client/session.h"
+#include "tutti/train/checkpoints/run_facts.h"
+#include "tutti/train/checkpoints/save_schedule.h"
+#include "tutti/train/checkpoints/saved_names.h"
+
+namespace tutti {
+
+// Where a training goes on.
+struct ResumePoint {
+  int64_t step = 0;
+  int64_t position = 0;          // samples taken, over all workers
+  checkpoint::Facts order = {};  // what the order of sums depended on
+  std::string path = {};         // of the checkpoint
+};
+
+// The checkpoints of one Estimator, in RunConfig::model_dir. The worker that leads writes and reads
+// them; the others get from it what they must know, and their values by
+// Strategy::SynchronizeState. A save is written by a thread of its own while training goes on: see
+// checkpoints.cc. All methods throw Error unless they say otherwise. Not thread-safe.
+class Checkpoints {
+ public:
+  // To train: makes, locks and checks the directory, on the worker that leads.
+  // To evaluate: only looks. `config` must outlive this.
+  enum class Use { kTrain, kEvaluate };
+  Checkpoints(const RunConfig& config, Use use);
+  ~Checkpoints();  // waits for the save that is under way
+
+  // The newest checkpoint there is, before the graph is built. All workers call it, and all get the
+  // same.
+  std::optional<ResumePoint> Find();
+
+  // Gives the variables of the graph what they have in the newest checkpoint that is whole, after
+  // Session::Initialize; nothing when there is none. One that is damaged is told of and put aside.
+  // All workers call it before they synchronize their state; one that `gives` no values only learns
+  // of it. May add nodes to the graph.
+  std::optional<ResumePoint> Restore(Graph& graph, Session& session, bool gives = true);
+
+  // Takes what fits from RunConfig::warm_start, and lists what does not.
+  void WarmStart(Graph& graph, Session& session);
+
+  // The training begins, with these variables and facts; tells when it cannot have the bits of an
+  // unbroken one. May add nodes to the graph.
+  void BeginTraining(Graph& graph, RunFacts facts);
+
+  // After each step: begins a save if one is due and none is under way. A save that fails is told
+  // of, and the training goes on. Does nothing on other workers than the one that leads.
+  void AfterStep(Session& session, int64_t step, int64_t position);
+  // At the end of a training: waits for the save under way, and saves this step unless that is
+  // done. The error of that save, which has been told.
+  absl::Status Finish(Session& session, int64_t step, int64_t position);
+
+  // Keeps the checkpoint of this step as the best one if RunConfig::keep_best says so.
+  void NoteMetrics(int64_t step, const std::map<std::string, double>& metrics);
+
+ private:
+  // The variables of one device.
+  struct Shard {
+    std::vector<SavedName> names;
+    std::string file;
+    const Node* take = nullptr;
+    Output path;  // placeholder
+    Output save;
+  };
+
+  void Begin(Session& session, int64_t step, int64_t position);
+  void Wait();
+  // On the thread of the save.
+  absl::Status Write(Session& session, checkpoint::Manifest manifest);
+  std::optional<ResumePoint> RestoreNewest(Graph& graph, Session& session);
+  void PutAside(int64_t step, std::string_view why);
+  void Tell(std::string_view text) const;
+
+  const RunConfig& config_;
+  const Use use_;
+  const std::string path_;  // absolute
+  SaveSchedule schedule_;
+  std::optional<checkpoint::ModelDirectory> directory_;  // of the worker that leads a training
+  std::optional<checkpoint::Manifest> restored_;
+  RunFacts facts_;
+  std::vector<Shard> shards_;
+  std::thread writer_;
+  std::atomic<bool> writing_{false};
+  int64_t begun_ = -1;  // the step of the last save that began
+  absl::Status last_;   // how it ended; read after Wait
+  int64_t saved_ = -1;  // the last step that is in a checkpoint; read after Wait
+};
+
+// Runs a RestoreShard of these variables from the tensors called `names`. Adds nodes.
+void RestoreVariables(Graph& graph, Session& session, const std::string& path,
+                      std::span<const SavedName> variables, std::vector<std::string> names);
+
+}  // namespace tutti

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <string_view>
+
+#include "tutti/base/status.h"
+#include "tutti/train/hooks/built_in.h"
+
+namespace tutti {
+namespace {
+
+bool SmallerIsBetter(std::string_view metric) {
+  return metric.ends_with("loss") || metric.ends_with("rmse") || metric.ends_with("error") ||
+         metric.starts_with("bits_per");
+}
+
+std::string NamesOf(const Metrics& metrics) {
+  std::string names;
+  for (const auto& [name, value] : metrics) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+class EarlyStopHook final : public Hook {
+ public:
+  explicit EarlyStopHook(EarlyStop rule) : rule_(std::move(rule)) {}
+
+  void AfterEvaluation(const EvaluationEnd& end, TrainingControl& control) override {
+    const auto found = end.metrics.find(rule_.metric);
+    if (found == end.metrics.end()) {
+      ThrowInvalidArgument(
+          fmt::format("--early-stop: there is no metric \"{}\"; the evaluation has "
+                      "{}",
+                      rule_.metric, NamesOf(end.metrics)));
+    }
+    const double value = found->second;
+    const bool better =
+        std::isnan(best_) || (rule_.smaller_is_better ? value < best_ : value > best_);
+    if (better && !std::isnan(value)) {
+      best_ = value;
+      best_step_ = end.step;
+      waited_ = 0;
+    } else if (++waited_ >= rule_.patience) {
+      control.StopHere(
+          fmt::format("{} has not become better than {:.6g} (step {}) in {} "
+                      "evaluation{}",
+                      rule_.metric, best_, best_step_, waited_, waited_ == 1 ? "" : "s"));
+    }
+  }
+
+ private:
+  const EarlyStop rule_;
+  double best_ = std::nan("");
+  int64_t best_step_ = 0;
+  int64_t waited_ = 0;
+};
+
+}  // namespace
+
+EarlyStop ParseEarlyStop(const std::string& text) {
+  const size_t colon = text.rfind(':');
+  EarlyStop rule;
+  rule.metric = text.substr(0, colon);
+  bool number = colon != std::string::npos;
+  if (number) {
+    const char* const end = text.data() + text.size();
+    const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, rule.patience);
+    number = rest == end && error == std::errc() && rule.patience >= 1;
+  }
+  if (rule.metric.empty() || !number) {
+    ThrowInvalidArgument(
+        fmt::format("--early-stop is \"{}\"; expected METRIC:PATIENCE, such as "
+                    "accuracy:3, with a patience of at least 1 evaluation",
+                    text));
+  }
+  rule.smaller_is_better = SmallerIsBetter(rule.metric);
+  return rule;
+}
+
+std::shared_ptr<Hook> MakeEarlyStopHook(const RunConfig& config) {
+  if (config.early_stop.empty()) return nullptr;
+  return std::make_shared<EarlyStopHook>(ParseEarlyStop(config.early_stop));
+}
+
+}  // namespace tutti

@@ -1,0 +1,111 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "tutti/client/session.h"
+#include "tutti/train/metrics/metric.h"
+
+namespace tutti {
+
+struct RunConfig;
+struct RunTrace;
+struct TrainingGraph;
+
+// What a training tells its hooks. Everything is valid during the call only.
+
+// Before the first step of a call of Train.
+struct TrainingStart {
+  const RunConfig& config;
+  const Graph& graph;
+  const TrainingGraph& training;
+  Session& session;
+  int64_t step = 0;  // updates made before: 0, or where a checkpoint left off
+  int64_t max_steps = 0;
+  int64_t samples = 0;  // of the dataset
+};
+
+struct StepEnd {
+  int64_t step = 0;    // updates made so far, this one included
+  double loss = 0;     // the mean over all samples of the step, from before the update
+  double samples = 0;  // of all workers
+  // What RunConfig::show asks for: learning_rate, gradient_norm, train_accuracy and so on. Metrics
+  // are those of this worker's samples.
+  const Metrics& values;
+  Session& session;
+  std::span<const Feed> feeds;             // of this worker
+  std::span<const Tensor> gradients = {};  // as TrainingGraph::gradients; mostly empty
+  const RunTrace* trace = nullptr;         // if a hook wanted it
+  std::string_view bad_gradient = {};      // of this worker, not finite: its variable
+};
+
+// A checkpoint was written, or could not be.
+struct SaveEnd {
+  int64_t step = 0;
+  std::string path;
+  std::string error;  // empty: it is there
+};
+
+struct EvaluationEnd {
+  int64_t step = 0;
+  const Metrics& metrics;
+};
+
+struct TrainingEnd {
+  int64_t step = 0;
+  double seconds = 0;
+  std::span<const Feed> feeds;  // of the last step; empty if there was none
+  int64_t samples = 0;          // of this worker in the last step
+  Session& session;
+};
+
+// How a hook ends a training. All workers stop after the same step.
+class TrainingControl {
+ public:
+  // Any worker may ask; one more step may be made, by which the others learn of it.
+  void Stop(std::string reason) {
+    if (reason_.empty()) reason_ = std::move(reason);
+  }
+  // Without one more step. REQUIRES: the hooks of all workers call it after the same step, such as
+  // those that decide by the metrics of an evaluation, which are the same everywhere.
+  void StopHere(std::string reason) {
+    Stop(std::move(reason));
+    here_ = true;
+  }
+  const std::string& reason() const { return reason_; }  // empty: go on
+  bool here() const { return here_; }
+  void Clear() { *this = {}; }
+
+ private:
+  std::string reason_;
+  bool here_ = false;
+};
+
+// Code that runs around the steps, saves and evaluations of a training: TrainSpec::hooks. Every
+// worker has hooks of its own; what writes or prints asks RunConfig::leads(). Calls come from the
+// training's thread, in the order of the list, OnEnd in reverse. What a hook throws ends the
+// training.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual void OnStart(const TrainingStart& /*start*/) {}
+  // `step` updates were made before. True: StepEnd::trace is to be there. All workers must say the
+  // same.
+  virtual bool BeforeStep(int64_t /*step*/) { return false; }
+  virtual void AfterStep(const StepEnd& /*end*/, TrainingControl& /*control*/) {}
+  virtual void BeforeSave(int64_t /*step*/) {}
+  virtual void AfterSave(const SaveEnd& /*end*/) {}
+  virtual void AfterEvaluation(const EvaluationEnd& /*end*/, TrainingControl& /*control*/) {}
+  virtual void OnEnd(const TrainingEnd& /*end*/) {}
+};
+
+// Calls `function` after every `every`-th step.
+std::shared_ptr<Hook> AfterSteps(int64_t every,
+                                 std::function<void(const StepEnd&, TrainingControl&)> function);
+
+}  // namespace tutti

@@ -1,0 +1,84 @@
+#include "tutti/train/hooks/hook_list.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tutti/base/status.h"
+#include "tutti/train/hooks/built_in.h"
+
+namespace tutti {
+namespace {
+
+class StepsHook final : public Hook {
+ public:
+  StepsHook(int64_t every, std::function<void(const StepEnd&, TrainingControl&)> function)
+      : every_(every), function_(std::move(function)) {}
+  void AfterStep(const StepEnd& end, TrainingControl& control) override {
+    if (end.step % every_ == 0) function_(end, control);
+  }
+
+ private:
+  const int64_t every_;
+  const std::function<void(const StepEnd&, TrainingControl&)> function_;
+};
+
+}  // namespace
+
+std::shared_ptr<Hook> AfterSteps(int64_t every,
+                                 std::function<void(const StepEnd&, TrainingControl&)> function) {
+  if (every < 1) ThrowInvalidArgument(fmt::format("AfterSteps: every is {}; expected 1 on", every));
+  if (!function) ThrowInvalidArgument("AfterSteps: the function is empty");
+  return std::make_shared<StepsHook>(every, std::move(function));
+}
+
+void HookList::Add(std::shared_ptr<Hook> hook) {
+  if (hook != nullptr) hooks_.push_back(std::move(hook));
+}
+
+void HookList::OnStart(const TrainingStart& start) {
+  control_.Clear();
+  for (const auto& hook : hooks_) hook->OnStart(start);
+}
+
+bool HookList::BeforeStep(int64_t step) {
+  bool trace = false;
+  for (const auto& hook : hooks_) trace = hook->BeforeStep(step) || trace;
+  return trace;
+}
+
+void HookList::AfterStep(const StepEnd& end) {
+  for (const auto& hook : hooks_) hook->AfterStep(end, control_);
+}
+
+void HookList::BeforeSave(int64_t step) {
+  for (const auto& hook : hooks_) hook->BeforeSave(step);
+}
+
+void HookList::AfterSave(const SaveEnd& end) {
+  for (const auto& hook : hooks_) hook->AfterSave(end);
+}
+
+void HookList::AfterEvaluation(const EvaluationEnd& end) {
+  for (const auto& hook : hooks_) hook->AfterEvaluation(end, control_);
+}
+
+void HookList::OnEnd(const TrainingEnd& end) {
+  for (auto hook = hooks_.rbegin(); hook != hooks_.rend(); ++hook) (*hook)->OnEnd(end);
+}
+
+HookList MakeHooks(const RunConfig& config, const std::vector<std::shared_ptr<Hook>>& own,
+                   int64_t max_steps, std::function<Metrics()> evaluate) {
+  HookList hooks;
+  hooks.Add(MakeNanHook(config));
+  hooks.Add(MakeProfilerHook(config, max_steps));
+  for (const auto& hook : own) hooks.Add(hook);
+  hooks.Add(MakeSummaryHook(config));
+  hooks.Add(MakeLogHook(config));
+  hooks.Add(MakeProgressHook(config));
+  hooks.Add(MakeEarlyStopHook(config));
+  hooks.Add(MakeEvaluationHook(config, std::move(evaluate)));
+  return hooks;
+}
+
+}  // namespace tutti

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tutti/tensor/tensor.h"
+#include "tutti/train/metrics/metric.h"
+#include "tutti/train/strategies/peers.h"
+
+namespace tutti {
+
+// The named metrics of a model: which outputs of its graph they need, and their states over the
+// batches that were added. A copy starts from the same states.
+class MetricStates {
+ public:
+  MetricStates() = default;
+  // Throws Error, naming the metric, when its state is empty or has no numbers, or a batch mean is
+  // no float32 or float64 scalar.
+  explicit MetricStates(std::map<std::string, Metric> metrics);
+
+  // What each batch must bring: to be fetched in this order.
+  const std::vector<Output>& outputs() const { return outputs_; }
+
+  // Adds a batch of `samples` samples. Throws Error when states cannot be added.
+  void Add(std::span<const Tensor> values, int64_t samples);
+
+  // Merges the states of all workers, in the order of ranks, so that all have the same. All workers
+  // call it. Throws Error.
+  void Merge(Peers& peers);
+
+  // The figures; of metrics without any batch, nothing.
+  Metrics Finish() const;
+
+  void Clear();
+
+ private:
+  struct Entry {
+    std::string name;
+    Metric metric;
+    std::vector<double> state = {};
+  };
+  std::string Pack() const;
+  void MergePacked(const std::string& bytes);
+  void AddState(Entry& entry, std::span<const double> state);
+
+  std::vector<Entry> entries_;
+  std::vector<Output> outputs_;
+};
+
+}  // namespace tutti

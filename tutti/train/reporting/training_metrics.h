@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+
+#include "tutti/base/metrics/metrics.h"
+
+namespace tutti {
+
+// What a training adds to the metrics of its process. Not thread-safe; the metrics are.
+class TrainingMetrics {
+ public:
+  // `bytes` is what this worker has reduced so far. `metrics` must outlive it.
+  TrainingMetrics(MetricsRegistry& metrics, int64_t bytes);
+
+  // A step has ended, over so many samples of all workers, with this loss; it began when the one
+  // before it ended. `bytes` is what this worker has reduced so far.
+  void CountStep(double samples, double loss, int64_t bytes);
+
+ private:
+  Counter& steps_;
+  Counter& samples_;
+  Counter& reduced_;
+  Histogram& step_seconds_;
+  Gauge& loss_;
+  Gauge& last_step_;
+  int64_t bytes_;
+  int64_t begin_;  // of the current step
+};
+
+}  // namespace tutti
