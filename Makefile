@@ -37,6 +37,9 @@ endif
 	@scripts/demo build/bin
 
 test: build
+ifneq ($(DEPS),skip)
+	@scripts/install-python
+endif
 	@ctest --preset release -j $(JOBS)
 
 soak: install-deps

@@ -16,7 +16,7 @@ using namespace tutti;
 namespace {
 
 // images: uint8 [batch, 28, 28, 1].
-Output Logits(Output images, const std::string& model) {
+Output Logits(Output images, const std::string& model, double dropout) {
   Output h = Cast(images, kFloat32) * (1.0f / 255);
   if (model == "mlp") {
     return nn::Dense(nn::Dense(nn::Flatten(h), 100, {.activation = nn::kRelu}), 10);
@@ -26,6 +26,7 @@ Output Logits(Output images, const std::string& model) {
   h = nn::Conv2d(h, 64, {3, 3}, {.activation = nn::kRelu});
   h = nn::MaxPool(h, {2, 2});
   h = nn::Dense(nn::Flatten(h), 128, {.activation = nn::kRelu});
+  if (dropout > 0) h = nn::Dropout(h, dropout);
   return nn::Dense(h, 10);
 }
 
@@ -37,8 +38,10 @@ Dataset Samples(const LabeledImages& data) {
 
 int main(int argc, char** argv) {
   std::string model = "cnn";
+  double dropout = 0;
   Flags flags("");
   flags.Add("model", &model, "conv32-pool-conv64-pool-dense128-10, or 784-100-10", {"cnn", "mlp"});
+  flags.Add("dropout", &dropout, "share of the CNN's last layer that is dropped in training", 0.0);
   const MainOptions options = {
       .summary =
           "Trains a small network on Fashion-MNIST and tells its accuracy on the test images.",
@@ -47,7 +50,7 @@ int main(int argc, char** argv) {
   return Main(argc, argv, options, [&](const RunConfig& config) {
     const FashionMnist data = LoadFashionMnist();
     const auto classifier = [&](const Features& batch, Mode mode) {
-      const Output logits = Logits(batch["image"], model);
+      const Output logits = Logits(batch["image"], model, mode == Mode::kTrain ? dropout : 0);
       const LearningRate rate = config.Adjusted(
           CosineDecay({.initial = config.learning_rate, .steps = config.max_steps}));
       return MultiClassHead(10).Spec(logits, batch["label"], Adam({.learning_rate = rate}), mode);

@@ -4,6 +4,7 @@
 
 #include "tutti/autodiff/gradients.h"
 #include "tutti/base/error.h"
+#include "tutti/checkpoint/register.h"
 #include "tutti/client/session.h"
 #include "tutti/cluster/server.h"
 #include "tutti/data/dataset.h"
@@ -12,6 +13,7 @@
 #include "tutti/graph/graph.h"
 #include "tutti/graph/ops/activation.h"
 #include "tutti/graph/ops/arrange.h"
+#include "tutti/graph/ops/checkpoint.h"
 #include "tutti/graph/ops/control.h"
 #include "tutti/graph/ops/conv.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -31,8 +33,10 @@
 #include "tutti/graph/ops/update.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/nn.h"
+#include "tutti/tensor/npy.h"
 #include "tutti/tensor/tensor.h"
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/export/exported_model.h"
 #include "tutti/train/flags.h"
 #include "tutti/train/heads/heads.h"
 #include "tutti/train/main.h"
@@ -46,5 +50,5 @@
 
 namespace tutti::internal {
 // A program that includes this header has the CPU's kernels.
-inline const bool kCpuKernelsRegistered = (RegisterCpuKernels(), true);
+inline const bool kCpuKernelsRegistered = (RegisterCpuKernels(), RegisterCheckpointKernels(), true);
 }  // namespace tutti::internal

@@ -6,6 +6,7 @@ environment as torchrun sets it. Every one gives the result of `tutti run`, to t
 """
 import argparse
 import os
+import random
 import re
 import shutil
 import signal
@@ -17,6 +18,7 @@ import time
 import unittest
 
 BIN = "build/bin"
+KILLS = int(os.environ.get("TUTTI_KILLS", "1"))  # under each launcher
 MPIRUN = {"Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
           "MPICH": ["mpirun.mpich"]}
 LAUNCHER_VARIABLES = re.compile(
@@ -83,27 +85,46 @@ class Launchers(unittest.TestCase):
                           texts[rank])
         self.assertEqual(result_of(texts[0]), self.expected())
 
+    def test_processes_of_several_hosts_meet(self):
+        netlab = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/netlab")
+        if subprocess.run([netlab, "--check"], capture_output=True).returncode != 0:
+            self.skipTest("this machine allows no network namespaces")
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "4", "--", *training()])
+        self.assertEqual(code, 0, text)
+        expected = result_of(text)
+        code, text = self.run_all(
+            [netlab, "--hosts", "2", "--ranks-per-host", "2", "--", "env", "RANK={rank}",
+             "WORLD_SIZE={size}", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=10.77.0.1", "MASTER_PORT=2222",
+             *training()])
+        self.assertEqual(code, 0, text)
+        self.assertEqual(result_of(text), expected, text)
+        self.assertRegex(text, r"chief +10\.77\.0\.1:\d+\n")
+        self.assertRegex(text, r"worker +10\.77\.0\.1:\d+, 10\.77\.0\.2:\d+, 10\.77\.0\.2:\d+\n")
+
     def test_a_killed_rank_ends_the_job_and_is_named(self):
         for name, mpirun in MPIRUN.items():
-            with self.subTest(name):
-                job = subprocess.Popen([*mpirun, "-n", "2", *training("--log-every", "1",
-                                                                      steps=1000000)],
-                                       env=self.environment, text=True, stdout=subprocess.PIPE,
-                                       stderr=subprocess.STDOUT)
-                lines = []
-                for line in job.stdout:
-                    lines.append(line)
-                    if "step 5 " in line:
-                        break
-                ranks = children_of(job.pid, "fashion_mnist")
-                self.assertEqual(len(ranks), 2)
-                victim = next(pid for pid in ranks if rank_of(pid) == 1)
-                os.kill(victim, signal.SIGKILL)
-                rest, _ = job.communicate(timeout=60)
-                self.assertNotEqual(job.returncode, 0)
-                self.assertIn("rank 1", "".join(lines) + rest)
-                for pid in ranks:
-                    self.assertTrue(ends(pid), f"process {pid} is still there")
+            for _ in range(KILLS):
+                step, rank = random.randint(1, 50), random.randint(0, 1)
+                with self.subTest(name, step=step, rank=rank):
+                    self.kill([*mpirun, "-n", "2"], step, rank)
+
+    def kill(self, launcher, step, rank):
+        job = subprocess.Popen([*launcher, *training("--log-every", "1", steps=1000000)],
+                               env=self.environment, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT)
+        lines = []
+        for line in job.stdout:
+            lines.append(line)
+            if f"step {step} " in line:
+                break
+        ranks = children_of(job.pid, "fashion_mnist")
+        self.assertEqual(len(ranks), 2)
+        os.kill(next(pid for pid in ranks if rank_of(pid) == rank), signal.SIGKILL)
+        rest, _ = job.communicate(timeout=60)
+        self.assertNotEqual(job.returncode, 0)
+        self.assertRegex("".join(lines) + rest, rf"rank {rank}|Killed|KILLED|signal 9")
+        for pid in ranks:
+            self.assertTrue(ends(pid), f"process {pid} is still there")
 
     def test_a_taken_port_is_told(self):
         with socket.socket() as taken:
@@ -124,10 +145,13 @@ class Launchers(unittest.TestCase):
         self.assertEqual(code, 2, text)
         self.assertIn("use srun", text)
 
-    def test_roles_need_enough_processes(self):
+    def test_roles_need_processes_and_a_strategy_with_work_for_them(self):
         code, text = self.run_all([*MPIRUN["MPICH"], "-n", "2", *training("--ps", "2")])
         self.assertNotEqual(code, 0)
-        self.assertIn("--ps 2 leaves nobody to train; start at least 3", text)
+        self.assertIn("--ps is given, but --strategy allreduce has no work for that role", text)
+        code, text = self.run_all(training("--evaluator"))
+        self.assertEqual(code, 2, text)
+        self.assertIn("this one was started by nobody; leave them out, or use tutti run", text)
 
     def test_a_process_without_the_others_says_where_it_waits(self):
         code, text = self.run_all(training("--start-timeout", "1"), RANK="1", WORLD_SIZE="2",

@@ -7,6 +7,7 @@ Needs root and the packages slurm-wlm and munge; `make soak` runs it.
 """
 import argparse
 import os
+import random
 import re
 import shutil
 import signal
@@ -18,6 +19,7 @@ import time
 import unittest
 
 BIN = "build/bin"
+KILLS = int(os.environ.get("TUTTI_KILLS", "1"))
 
 CONFIG = """
 ClusterName=tutti
@@ -129,6 +131,28 @@ class Slurm(unittest.TestCase):
         self.assertEqual(code, 2, text)
         self.assertIn("use srun", text)
 
+    def test_a_batch_script_without_srun_says_so(self):
+        out = f"{self.folder}/batch.log"
+        code, _ = self.run_all(["sbatch", "--wait", "-n", "2", "--overcommit", "-o", out, "--wrap",
+                                " ".join(training())])
+        with open(out) as file:
+            text = file.read()
+        self.assertEqual(code, 2, text)
+        self.assertIn("use srun", text)
+
+    def test_the_batch_script_of_deploy_trains(self):
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)),
+                              "../../deploy/slurm/allreduce.sbatch")
+        out = f"{self.folder}/deploy.log"
+        code, said = self.run_all(
+            ["sbatch", "--wait", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2",
+             "--cpus-per-task=1", "--overcommit", "-o", out, script, *training()[1:]],
+            PROGRAM=training()[0], TUTTI_JOB_DIR=self.folder)
+        with open(out) as file:
+            text = file.read()
+        self.assertEqual(code, 0, text + said)
+        self.assertRegex(text, "test accuracy")
+
     def test_mpirun_inside_srun_shows_both(self):
         code, text = self.run_all(["srun", "-n", "1", "--overcommit", "mpirun.mpich", "-launcher",
                                    "fork", "-n", "2", *training()])
@@ -136,6 +160,12 @@ class Slurm(unittest.TestCase):
         self.assertIn("two launchers contradict each other: MPICH says process", text)
 
     def test_a_killed_rank_ends_the_step_and_is_named(self):
+        for _ in range(KILLS):
+            step, rank = random.randint(1, 50), random.randint(0, 1)
+            with self.subTest(step=step, rank=rank):
+                self.kill(step, rank)
+
+    def kill(self, after, rank):
         step = subprocess.Popen(["srun", "-n", "2", "--overcommit",
                                  *training("--log-every", "1", steps=1000000)],
                                 env=self.environment, text=True, stdout=subprocess.PIPE,
@@ -143,21 +173,21 @@ class Slurm(unittest.TestCase):
         lines = []
         for line in step.stdout:
             lines.append(line)
-            if "step 5 " in line:
+            if f"step {after} " in line:
                 break
-        for pid in os.listdir("/proc"):
+        for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 with open(f"/proc/{pid}/environ", "rb") as environ, open(f"/proc/{pid}/comm") as name:
                     variables = environ.read().split(b"\0")
                     ours = f"SLURM_CONF={self.folder}/slurm.conf".encode() in variables
                     if (ours and name.read().strip() == "fashion_mnist" and
-                            b"SLURM_PROCID=1" in variables):
+                            f"SLURM_PROCID={rank}".encode() in variables):
                         os.kill(int(pid), signal.SIGKILL)
-            except (OSError, ValueError):
+            except OSError:
                 continue
         rest, _ = step.communicate(timeout=60)
         self.assertNotEqual(step.returncode, 0)
-        self.assertIn("rank 1", "".join(lines) + rest)
+        self.assertRegex("".join(lines) + rest, rf"rank {rank}|task {rank}: Killed")
 
     def test_the_signal_before_the_time_limit_ends_with_143(self):
         step = subprocess.Popen(["srun", "-n", "2", "--overcommit",

@@ -104,6 +104,28 @@ class SshHosts(unittest.TestCase):
         self.assertIn("worker 0 | fashion_mnist: worker    10.77.0.2:", text)
         self.assert_nothing_is_left()
 
+    def test_mpirun_over_the_same_hosts(self):
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training()])
+        self.assertEqual(code, 0, text)
+        expected = result_of(text)
+        ssh = f"ssh -F {self.folder}/ssh_config"
+        wrapper = f"{self.folder}/ssh"
+        with open(wrapper, "w") as script:
+            script.write(f"#!/bin/sh\nexec {ssh} \"$@\"\n")
+        os.chmod(wrapper, 0o755)
+        os.environ["TUTTI_JOB_DIR"] = self.folder
+        self.addCleanup(os.environ.pop, "TUTTI_JOB_DIR")
+        for command in (
+                ["mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", wrapper, "-x",
+                 "TUTTI_JOB_DIR", "--host", "10.77.0.2:1,10.77.0.3:1", "-n", "2"],
+                ["mpirun.mpich", "-launcher", "ssh", "-launcher-exec", wrapper, "-hosts",
+                 "10.77.0.2,10.77.0.3", "-ppn", "1", "-n", "2"]):
+            with self.subTest(command[0]):
+                code, text = self.run_all([*command, *training()])
+                self.assertEqual(code, 0, text)
+                self.assertEqual(result_of(text), expected, text)
+                self.assertRegex(text, r"chief +10\.77\.0\.2:\d+")
+
     def test_a_killed_task_is_the_cause_and_its_code_comes_back(self):
         job = self.start_endless()
         os.kill(tasks()["worker 1"], signal.SIGKILL)

@@ -59,7 +59,7 @@ class Leftovers:
         self.folder.cleanup()
 
 
-def run(args, cases, run_round):
+def run(args, cases, run_round, happened="noticed by all"):
     """Runs the rounds, over the cases in turn, prints a line each and statistics, and returns the exit code."""
     seed = args.seed if args.seed is not None else random.randrange(1 << 30)
     print(f"seed {seed}", flush=True)
@@ -70,14 +70,14 @@ def run(args, cases, run_round):
             entry = {"fault": what, "case": cases[number % len(cases)], "seconds": None}
             try:
                 entry["seconds"] = run_round(what, entry["case"], generator)
-                outcome = f"noticed by all after {entry['seconds']:.3f} s"
+                outcome = f"{happened} after {entry['seconds']:.3f} s"
             except Wrong as wrong:
                 outcome = f"FAILED: {wrong}"
             print(f"{what} {number} ({entry['case']}): {outcome}", flush=True)
             done.append(entry)
     for row in statistics(done):
-        print("{fault}s ({case}): {right} of {rounds} as promised, noticed after {p50} (p50), {p99} (p99), {most} (most)"
-              .format(**row), flush=True)
+        print("{fault}s ({case}): {right} of {rounds} as promised, {happened} after {p50} (p50), {p99} (p99), {most} (most)"
+              .format(happened=happened, **row), flush=True)
     if args.json:
         keep(args.json, {"seed": seed, "kills": args.kills, "stops": args.stops}, done)
     return 0 if all(entry["seconds"] is not None for entry in done) else 1

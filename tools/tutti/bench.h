@@ -33,8 +33,9 @@ void BenchGemm(const BenchOptions& options);
 void BenchMemory(const BenchOptions& options);
 
 // A link between two processes of this host, over TCP and with shared memory: the round trip of a
-// small message, what a message costs among many, and the rate of 128 MB freshly written.
-void BenchLink(const BenchOptions& options);
+// small message, what a message costs among many, and the rate of 128 MB freshly written. `listen`:
+// be the side that answers, at that address, until the process ends; `connect`: measure against it.
+void BenchLink(const BenchOptions& options, const std::string& listen, const std::string& connect);
 
 // From the start of a process to the end of its first step of mlp-small: `program` is started anew
 // several times, with the flag that makes it call StartupChild.
@@ -42,6 +43,10 @@ void BenchStartup(const BenchOptions& options, const std::string& program);
 
 // Runs one step and prints the clock of that moment; what BenchStartup starts.
 void StartupChild();
+
+// Steps of a cluster of processes on this host: over 2 ps tasks and a worker, and how long it takes
+// to start. `program` is the command that the tasks run.
+void BenchCluster(const BenchOptions& options, const std::string& program);
 
 // `threads`, or the cores of this process when it is 0.
 int ThreadsOf(const BenchOptions& options);

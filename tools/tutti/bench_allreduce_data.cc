@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/collective/reduce/reduce_values.h"
 
 namespace tutti::tools {
 namespace {
@@ -40,27 +42,12 @@ void FreshData::Write(float* data, int64_t count, int64_t call) const {
 
 FreshData::Row FreshData::Expected(int64_t count, int64_t call) const {
   Row row;
+  std::vector<double> values(static_cast<size_t>(contributors_));
   for (int64_t i = 0; i < std::min(kRow, count); ++i) {
-    double result = Value(0, i, call);
-    for (int rank = 1; rank < contributors_; ++rank) {
-      const double value = Value(rank, i, call);
-      switch (reduction_) {
-        case Reduction::kSum:
-        case Reduction::kMean:
-          result += value;
-          break;
-        case Reduction::kMin:
-          result = std::min(result, value);
-          break;
-        case Reduction::kMax:
-          result = std::max(result, value);
-          break;
-        case Reduction::kProduct:
-          result *= value;
-      }
+    for (int rank = 0; rank < contributors_; ++rank) {
+      values[static_cast<size_t>(rank)] = Value(rank, i, call);
     }
-    if (reduction_ == Reduction::kMean) result /= contributors_;
-    row[i] = static_cast<float>(result);
+    row[i] = static_cast<float>(collective::ReduceValues(reduction_, values));
   }
   return row;
 }

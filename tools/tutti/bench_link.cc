@@ -131,7 +131,20 @@ class Asker final : public net::LinkEvents {
   Landing landing_;
 };
 
-// Runs task B in a child until its links end, and gives its process and address.
+// Task B, until its process ends.
+[[noreturn]] void Answer(bool shared, const std::string& bind, int listening_fd) {
+  Answerer events;
+  const net::Identity identity = IdentityOf("/job:bench/task:1");
+  auto links =
+      ValueOrThrow(net::Links::Create({.identity = identity, .shared_memory = shared}, &events));
+  auto port = ValueOrThrow(net::Port::Open(
+      {.identity = identity, .bind = bind, .listening_fd = listening_fd, .insecure = true}));
+  links->Serve(port.get());
+  ThrowIfError(port->Start());
+  while (true) pause();
+}
+
+// Runs task B in a child, and gives its process and address.
 pid_t ForkAnswerer(bool shared, std::string* address) {
   net::Socket listening =
       ValueOrThrow(net::Listen(ValueOrThrow(net::Resolve({"127.0.0.1", 0})).front()));
@@ -139,15 +152,7 @@ pid_t ForkAnswerer(bool shared, std::string* address) {
   const pid_t child = fork();
   if (child != 0) return child;
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  Answerer events;
-  const net::Identity identity = IdentityOf("/job:bench/task:1");
-  auto links =
-      ValueOrThrow(net::Links::Create({.identity = identity, .shared_memory = shared}, &events));
-  auto port =
-      ValueOrThrow(net::Port::Open({.identity = identity, .listening_fd = listening.Release()}));
-  links->Serve(port.get());
-  ThrowIfError(port->Start());
-  while (true) pause();
+  Answer(shared, "", listening.Release());
 }
 
 double MedianOf(double seconds, const std::function<double()>& run) {
@@ -188,15 +193,14 @@ void BenchLarge(const BenchOptions& options, const std::string& kind, Asker& ask
   }
 }
 
-void BenchKind(const BenchOptions& options, bool shared) {
-  const std::string kind = shared ? "shared memory" : "tcp";
-  std::string address;
-  const pid_t child = ForkAnswerer(shared, &address);
+void BenchAt(const BenchOptions& options, bool shared, const std::string& address) {
   Asker asker;
   auto links = ValueOrThrow(net::Links::Create(
       {.identity = IdentityOf("/job:bench/task:0"), .shared_memory = shared}, &asker));
   const std::shared_ptr<Link> link = links->To("/job:bench/task:1", address);
   asker.Volley(*link, 100);
+  shared = link->kind() == net::LinkKind::kMemory;
+  const std::string kind = shared ? "shared memory" : "tcp";
 
   constexpr int kRounds = 200;
   const double volley =
@@ -234,15 +238,20 @@ void BenchKind(const BenchOptions& options, bool shared) {
                "shared memory");
   }
   asker.closing = true;
-  links.reset();
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
 }
 
 }  // namespace
 
-void BenchLink(const BenchOptions& options) {
-  for (const bool shared : {false, true}) BenchKind(options, shared);
+void BenchLink(const BenchOptions& options, const std::string& listen, const std::string& connect) {
+  if (!listen.empty()) Answer(/*shared=*/true, listen, -1);
+  if (!connect.empty()) return BenchAt(options, /*shared=*/true, connect);
+  for (const bool shared : {false, true}) {
+    std::string address;
+    const pid_t child = ForkAnswerer(shared, &address);
+    BenchAt(options, shared, address);
+    kill(child, SIGKILL);
+    waitpid(child, nullptr, 0);
+  }
 }
 
 }  // namespace tutti::tools

@@ -12,11 +12,13 @@
 
 #include "tools/tutti/bench.h"
 #include "tools/tutti/bench_allreduce.h"
+#include "tools/tutti/bench_checkpoint.h"
 #include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain.h"
 #include "tools/tutti/models.h"
 #include "tools/tutti/plot/plot.h"
+#include "tools/tutti/predict.h"
 #include "tools/tutti/serve.h"
 #include "tutti/base/console.h"
 #include "tutti/base/error.h"
@@ -131,7 +133,7 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
       "Every task has TF_CONFIG, and TUTTI_JOB_TOKEN: the launcher's own if that is set, else a "
       "random one.\n\n"
       "examples: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce\n"
-      "          TUTTI_JOB_TOKEN=secret tutti run --workers 1 --ps 2 -- tutti server --tf-config");
+      "          TUTTI_JOB_TOKEN=secret tutti run --workers 1 --ps 2 -- tutti server");
   RoleCounts& roles = launch.roles;
   run->add_flag("--chief", roles.chief, "Have a chief beside the workers (worker 0 leads)");
   run->add_option("--workers", roles.workers, "Worker tasks to start (1)")
@@ -194,19 +196,28 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
       "                worker = [\"host1:2222\", \"host2:2222\"]\n\n"
       "examples: tutti server --config cluster.toml --job ps --task 0\n"
       "          tutti run --workers 1 --ps 2 -- tutti server --tf-config");
-  server->add_flag("--tf-config", serve.tf_config, "Take cluster and task from TF_CONFIG");
+  server->add_flag("--tf-config", serve.tf_config,
+                   "Take cluster and task from TF_CONFIG (as it does if that is set)");
   server->add_option("--config", serve.config, "Take the cluster from this TOML file");
   server->add_option("--job", serve.job, "The job of this task, if the file does not say");
   server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));
   server->add_option("--devices", serve.devices, "How many devices it has (1)")
+      ->envname("TUTTI_DEVICES")
       ->check(CLI::Range(1, 1024));
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
+  server->add_option("--coordinator", serve.coordinator,
+                     "A task, /job:chief/task:0, whose end ends this one: with code 0 if it ended "
+                     "in good order");
   server
       ->add_option("--start-seconds", serve.start_seconds,
                    "For how long other tasks are tried that were never reached (60)")
       ->check(Seconds(0));
+  server->add_option(
+      "--http", serve.http,
+      "PORT, or HOST:PORT, of /metrics and /healthz; tasks of one host take one port "
+      "after the other");
   server->callback([&serve] { Serve(serve); });
 
   CLI::App* ask = app.add_subcommand("status", "Tell what the tasks of a cluster do");
@@ -241,6 +252,23 @@ void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
   convert->callback([&convert_options] { ThrowIfError(Convert(convert_options)); });
 }
 
+// `tutti predict`. The options are filled while `app` parses.
+void AddPredict(CLI::App& app, PredictOptions& options) {
+  CLI::App* predict = app.add_subcommand(
+      "predict", "Run a model that Estimator::Export has written, or tell what it takes");
+  predict->add_option("directory", options.directory, "The exported model")->required();
+  predict->add_option("--input", options.inputs, "FILE.npy, or NAME=FILE.npy, for each input");
+  predict->add_option("--output", options.outputs,
+                      "NAME=FILE.npy for a prediction (print them all)");
+  predict->add_option("--batch", options.batch_size, "Samples that are run at once (500)")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 30));
+  predict->add_option("--rows", options.rows, "Samples that are printed (10)")
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 30));
+  predict->callback([&options] {
+    WriteTo(stdout, options.inputs.empty() ? DescribeModel(options.directory) : Predict(options));
+  });
+}
+
 // Exit codes: 0 done, 1 it failed, 2 usage.
 int Main(int argc, char** argv) {
   KeepStandardFiles();
@@ -258,6 +286,8 @@ int Main(int argc, char** argv) {
   AddExplain(app, explain_options, cost_options);
   PlotOptions plot_options;
   AddPlot(app, plot_options);
+  PredictOptions predict_options;
+  AddPredict(app, predict_options);
   LaunchOptions launch;
   RunHosts hosts;
   CLI::App* run = AddRun(app, launch, hosts);
@@ -307,9 +337,14 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
-  bench->add_subcommand("link", "Latency and rate of a link between two tasks")->callback([&] {
-    BenchLink(options);
+  bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
+    BenchCluster(options, "/proc/self/exe");
   });
+  std::string link_listen, link_connect;
+  CLI::App* link = bench->add_subcommand("link", "Latency and rate of a link between two tasks");
+  link->add_option("--listen", link_listen, "Be the side that answers, at host:port");
+  link->add_option("--connect", link_connect, "Measure against that side, at host:port");
+  link->callback([&] { BenchLink(options, link_listen, link_connect); });
   bool child = false;
   CLI::App* startup =
       bench->add_subcommand("startup", "From process start to the end of the first step");
@@ -351,6 +386,17 @@ int Main(int argc, char** argv) {
     } else {
       BenchAllReduce(collective, "/proc/self/exe");
     }
+  });
+
+  CheckpointBench saving;
+  CLI::App* checkpoint = bench->add_subcommand("checkpoint", "Time of a save and of a restore");
+  checkpoint->add_option("--bytes", saving.bytes, "Of all variables (500M)");
+  checkpoint->add_option("--dir", saving.folder, "Where to write (.)");
+  checkpoint->add_option("--rounds", saving.rounds, "Saves to take the median of (5)")
+      ->check(CLI::Range(1, 1000));
+  checkpoint->callback([&] {
+    saving.json = options.json;
+    BenchCheckpoint(saving);
   });
 
   try {

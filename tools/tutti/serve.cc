@@ -6,13 +6,18 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
 #include <thread>
+#include <tuple>
 
 #include "tutti/base/console.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/cluster_file.h"
+#include "tutti/cluster/roles.h"
 #include "tutti/cluster/server.h"
 #include "tutti/cluster/tf_config.h"
+#include "tutti/http/metrics_page.h"
 #include "tutti/kernels/register.h"
 
 namespace tutti::tools {
@@ -21,10 +26,12 @@ namespace {
 // The task that this process is, from where the command line says.
 ServerOptions ReadOptions(const ServeOptions& options) {
   ServerOptions server;
-  if (options.tf_config == !options.config.empty()) {
+  // A launcher that sets TF_CONFIG needs no flag.
+  const bool launched = options.config.empty() && std::getenv("TF_CONFIG") != nullptr;
+  if ((options.tf_config || launched) == !options.config.empty()) {
     ThrowInvalidArgument("server: give either --tf-config or --config FILE");
   }
-  if (options.tf_config) {
+  if (options.tf_config || launched) {
     const auto config = ValueOrThrow(TfConfigFromEnvironment());
     if (!config) ThrowInvalidArgument("server: --tf-config is given, and TF_CONFIG is not set");
     server.job = config->task.job;
@@ -44,11 +51,61 @@ ServerOptions ReadOptions(const ServeOptions& options) {
   server.bind = options.bind;
   server.insecure = options.insecure;
   server.start_seconds = options.start_seconds;
+  server.coordinator = options.coordinator;
   const char* const token = std::getenv("TUTTI_JOB_TOKEN");
   server.token = !options.token_file.empty() ? ValueOrThrow(ReadToken(options.token_file))
                  : token != nullptr          ? token
                                              : "";
   return server;
+}
+
+// What a server tells of its devices; the registry must not outlive it.
+void AddServerMetrics(const Server& server, MetricsRegistry& metrics) {
+  AddProcessMetrics(metrics);
+  metrics
+      .AddGauge("tutti_task_info", "1, with what this process is in its labels.",
+                {{"task", server.task()}})
+      .Set(1);
+  using Field = int64_t DeviceStats::*;
+  const std::tuple<const char*, const char*, Field> gauges[] = {
+      {"tutti_device_variable_bytes", "Bytes of all variables.", &DeviceStats::variable_bytes},
+      {"tutti_device_pool_bytes", "Bytes in use by values that leave a step.",
+       &DeviceStats::pool_bytes},
+      {"tutti_device_pool_peak_bytes", "Most of that so far.", &DeviceStats::pool_peak_bytes}};
+  const auto value = [&server](size_t device, Field field) {
+    return [&server, device, field] {
+      const std::vector<DeviceStats> stats = server.stats();
+      return device < stats.size() ? double(stats[device].*field) : 0;
+    };
+  };
+  const std::vector<DeviceStats> devices = server.stats();
+  for (size_t i = 0; i < devices.size(); ++i) {
+    const MetricsRegistry::Labels labels = {{"device", devices[i].device}};
+    for (const auto& [name, help, field] : gauges) {
+      metrics.AddGauge(name, help, value(i, field), labels);
+    }
+    metrics.AddCounter("tutti_device_cloned_bytes_total",
+                       "Bytes of variables that updates copied because somebody held the value.",
+                       value(i, &DeviceStats::cloned_bytes), labels);
+  }
+}
+
+// Null where --http is not given.
+std::unique_ptr<http::MetricsPage> ServeMetrics(const ServeOptions& options,
+                                                const ServerOptions& task, const Server& server,
+                                                MetricsRegistry& metrics) {
+  if (options.http.empty()) return nullptr;
+  AddServerMetrics(server, metrics);
+  const auto place = http::ParseHttpPlace(options.http);
+  ThrowIfError(WithPrefix(place.status(), "server: --http "));
+  const ClusterSpec cluster = ValueOrThrow(ClusterSpec::Make(task.cluster));
+  auto page = ValueOrThrow(http::MetricsPage::Start(
+      {.host = place->host,
+       .port = place->port + PositionOnHost(cluster, {task.job, task.task}),
+       .metrics = &metrics,
+       .health = [&server] { return http::MetricsPage::Health{.text = "ok: " + server.task()}; }}));
+  FormatTo(stdout, "tutti server: metrics at {}/metrics\n", page->address());
+  return page;
 }
 
 }  // namespace
@@ -61,17 +118,31 @@ void Serve(const ServeOptions& options) {
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   RegisterCpuKernels();
-  Server server(ReadOptions(options));
+  const ServerOptions task = ReadOptions(options);
+  Server server(task);
+  MetricsRegistry metrics;
+  const std::unique_ptr<http::MetricsPage> page = ServeMetrics(options, task, server, metrics);
   FormatTo(stdout, "tutti server: {} listens at {}\n", server.task(), server.address());
   std::fflush(stdout);
-  std::thread waits([&] {
-    int signal = 0;
-    sigwait(&ends, &signal);
-    server.Stop();
-  });
+  // Ends when a signal comes, or is sent to it when Join returns for another reason.
+  class SignalThread {
+   public:
+    SignalThread(const sigset_t& ends, Server& server)
+        : thread_([&ends, &server] {
+            int signal = 0;
+            sigwait(&ends, &signal);
+            server.Stop();
+          }) {}
+    ~SignalThread() {
+      pthread_kill(thread_.native_handle(), SIGTERM);
+      thread_.join();
+    }
+
+   private:
+    std::thread thread_;
+  };
+  const SignalThread waits(ends, server);
   server.Join();
-  pthread_kill(waits.native_handle(), SIGTERM);  // where Join returned for another reason
-  waits.join();
 }
 
 }  // namespace tutti::tools

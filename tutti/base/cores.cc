@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <thread>
 #include <utility>
@@ -43,7 +45,49 @@ void DivideOverlap(std::span<const CoreClaim> claims, const std::vector<size_t>&
   }
 }
 
+double Smaller(double a, double b) { return a == 0 ? b : b == 0 ? a : std::min(a, b); }
+
+// "200000 100000": so many microseconds in each period; "max 100000": no limit.
+double LimitOfVersion2(const std::string& folder) {
+  std::ifstream file(folder + "/cpu.max");
+  double quota = 0, period = 0;
+  return file >> quota >> period && quota > 0 && period > 0 ? quota / period : 0;
+}
+
+double LimitOfVersion1(const std::string& folder) {
+  std::ifstream quota_file(folder + "/cpu.cfs_quota_us"),
+      period_file(folder + "/cpu.cfs_period_us");
+  double quota = 0, period = 0;
+  return quota_file >> quota && period_file >> period && quota > 0 && period > 0 ? quota / period
+                                                                                 : 0;
+}
+
 }  // namespace
+
+double CgroupCores(const std::string& root) {
+  std::ifstream groups(root + "/proc/self/cgroup");
+  double cores = 0;
+  // "0::/user.slice/job" of version 2, "4:cpu,cpuacct:/job" of version 1. Every group on the way up
+  // may have a limit. In a container the path may be that of the host, and then only the root of
+  // what it sees counts.
+  for (std::string line; std::getline(groups, line);) {
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == line.npos || second == line.npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool version2 = controllers == ",,";
+    if (!version2 && controllers.find(",cpu,") == controllers.npos) continue;
+    const std::string base = root + (version2 ? "/sys/fs/cgroup" : "/sys/fs/cgroup/cpu");
+    std::string path = line.substr(second + 1);
+    while (true) {
+      const std::string folder = base + (path == "/" ? "" : path);
+      cores = Smaller(cores, version2 ? LimitOfVersion2(folder) : LimitOfVersion1(folder));
+      if (path.empty() || path == "/") break;
+      path.erase(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
+    }
+  }
+  return cores;
+}
 
 int UsableCores() {
   cpu_set_t cores;
@@ -51,7 +95,10 @@ int UsableCores() {
   if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) {
     return std::max(1, int(std::thread::hardware_concurrency()));
   }
-  return std::max(1, CPU_COUNT(&cores));
+  // More threads than the container is given time for would only be stopped in turn.
+  static const double limit = CgroupCores();
+  const int count = CPU_COUNT(&cores);
+  return std::max(1, limit > 0 ? std::min(count, int(std::ceil(limit))) : count);
 }
 
 std::vector<int> NumbersOfUsableCores() {

@@ -9,8 +9,14 @@
 namespace tutti {
 
 // The cores that the calling thread may run on, at least 1. A launcher or taskset may have left it
-// fewer than the machine has, which std::thread::hardware_concurrency does not tell.
+// fewer than the machine has, which std::thread::hardware_concurrency does not tell; a container
+// may be given less time than they have (CgroupCores).
 int UsableCores();
+
+// How many cores' worth of time the control groups of this process give it (cpu.max, or
+// cfs_quota_us of version 1), which containers are limited by while they see every core of their
+// host; 0: as much as there is. `root` is where /proc and /sys are, for tests.
+double CgroupCores(const std::string& root = "");
 
 // Their numbers, ascending. Empty where the system does not tell.
 std::vector<int> NumbersOfUsableCores();

@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <string>
 #include <thread>
 
 #include "tutti/base/status.h"
@@ -109,6 +113,53 @@ TEST(Cores, MovesAThreadAndLeavesItFree) {
   });
   mover.join();
   EXPECT_EQ(NumbersOfUsableCores(), usable) << "only that thread";
+}
+
+// Files as the kernel shows them.
+class CgroupCoresTest : public ::testing::Test {
+ protected:
+  CgroupCoresTest() {
+    std::string name = ::testing::TempDir() + "cgroup_XXXXXX";
+    root_ = ::mkdtemp(name.data());
+  }
+  ~CgroupCoresTest() override { std::filesystem::remove_all(root_); }
+  void Write(const std::string& path, const std::string& text) const {
+    const std::filesystem::path file = root_ + path;
+    std::filesystem::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+  std::string root_;
+};
+
+TEST_F(CgroupCoresTest, NoGroupOrNoLimitIsAllThereIs) {
+  EXPECT_EQ(CgroupCores(root_), 0);
+  Write("/proc/self/cgroup", "0::/job\n");
+  EXPECT_EQ(CgroupCores(root_), 0);
+  Write("/sys/fs/cgroup/job/cpu.max", "max 100000\n");
+  EXPECT_EQ(CgroupCores(root_), 0);
+}
+
+TEST_F(CgroupCoresTest, TheSmallestOnTheWayUpCounts) {
+  Write("/proc/self/cgroup", "0::/pods/job\n");
+  Write("/sys/fs/cgroup/pods/job/cpu.max", "300000 100000\n");
+  EXPECT_EQ(CgroupCores(root_), 3);
+  Write("/sys/fs/cgroup/pods/cpu.max", "150000 100000\n");
+  EXPECT_EQ(CgroupCores(root_), 1.5);
+}
+
+TEST_F(CgroupCoresTest, AContainerSeesItsOwnGroupAsTheRoot) {
+  Write("/proc/self/cgroup", "0::/../../of/the/host\n");
+  Write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
+  EXPECT_EQ(CgroupCores(root_), 2);
+}
+
+TEST_F(CgroupCoresTest, Version1) {
+  Write("/proc/self/cgroup", "5:memory:/x\n4:cpu,cpuacct:/job\n");
+  Write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "250000\n");
+  Write("/sys/fs/cgroup/cpu/job/cpu.cfs_period_us", "100000\n");
+  EXPECT_EQ(CgroupCores(root_), 2.5);
+  Write("/sys/fs/cgroup/cpu/job/cpu.cfs_quota_us", "-1\n");
+  EXPECT_EQ(CgroupCores(root_), 0);
 }
 
 }  // namespace

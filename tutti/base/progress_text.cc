@@ -1,9 +1,12 @@
 #include "tutti/base/progress_text.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <cstring>
 
 namespace tutti {
 namespace {
@@ -69,6 +72,18 @@ std::optional<ProgressText> UnpackProgress(std::string_view packed) {
   text.front = parts.front();
   text.facts.assign(parts.begin() + 1, parts.end());
   return text;
+}
+
+int LauncherPipe() {
+  const char* const text = std::getenv("TUTTI_PROGRESS_FD");
+  int pipe = -1;
+  if (text != nullptr) std::from_chars(text, text + std::strlen(text), pipe);
+  return pipe;
+}
+
+bool TellLauncher(int pipe, std::string_view line) {
+  const std::string text = fmt::format("{}\n", line);
+  return ::write(pipe, text.data(), text.size()) == ssize_t(text.size());
 }
 
 }  // namespace tutti

@@ -31,4 +31,14 @@ std::string Fit(const ProgressText& text, const ProgressStyle& style);
 std::string Pack(const ProgressText& text);
 std::optional<ProgressText> UnpackProgress(std::string_view packed);
 
+// Lines for the same pipe, by which a launcher knows that a task waits until all others have come,
+// and that they have.
+inline constexpr std::string_view kWaitsForOthers = "\2waits for others";
+inline constexpr std::string_view kHasOthers = "\2has others";
+
+// The pipe to the launcher that started this process, from TUTTI_PROGRESS_FD; -1: there is none.
+int LauncherPipe();
+// Writes a line to it. False if nobody reads it any more.
+bool TellLauncher(int pipe, std::string_view line);
+
 }  // namespace tutti

@@ -122,6 +122,18 @@ std::string ChromeTraceWriter::ToJson() const {
     json += "}}";
     separator = ",\n";
   }
+  for (size_t i = 0; i < arrows_.size(); ++i) {
+    const TraceArrow& arrow = arrows_[i];
+    const auto end = [&](const char* kind, const TraceArrow::End& at) {
+      fmt::format_to(out, "{}{{{},\"name\":{},\"cat\":\"arrow\",\"id\":{},", separator, kind,
+                     JsonString(arrow.name), i);
+      fmt::format_to(out, "\"pid\":{},\"tid\":{},\"ts\":{}}}", at.process, at.thread,
+                     Micros(at.nanos));
+      separator = ",\n";
+    };
+    end("\"ph\":\"s\"", arrow.from);
+    end("\"ph\":\"f\",\"bp\":\"e\"", arrow.to);
+  }
   return json + "\n]}\n";
 }
 

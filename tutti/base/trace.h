@@ -24,6 +24,18 @@ struct TraceEvent {
   std::vector<std::pair<std::string, Argument>> args = {};
 };
 
+// An arrow from one event to another: from a Send to its Recv.
+struct TraceArrow {
+  // A moment within an event of that row.
+  struct End {
+    int64_t process = 0;
+    int64_t thread = 0;
+    int64_t nanos = 0;
+  };
+  std::string name;
+  End from, to;
+};
+
 // Collects events and writes them as Chrome trace JSON, which chrome://tracing and Perfetto show as
 // a timeline. Not thread-safe.
 //
@@ -34,6 +46,7 @@ struct TraceEvent {
 class ChromeTraceWriter {
  public:
   void Add(TraceEvent event) { events_.push_back(std::move(event)); }
+  void Add(TraceArrow arrow) { arrows_.push_back(std::move(arrow)); }
   // The labels of the rows; numbers without a name are shown as numbers.
   void NameProcess(int64_t process, std::string_view name);
   void NameThread(int64_t process, int64_t thread, std::string_view name);
@@ -52,6 +65,7 @@ class ChromeTraceWriter {
   };
   std::vector<Label> labels_;
   std::vector<TraceEvent> events_;
+  std::vector<TraceArrow> arrows_;
 };
 
 // `text` as a JSON string, quotation marks included.

@@ -15,6 +15,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <thread>
+
+#include "tutti/base/clock.h"
 
 namespace tutti::checkpoint {
 namespace {
@@ -24,6 +28,7 @@ constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kDeleted = ".deleted-";
 constexpr std::string_view kLock = "lock";
 constexpr std::string_view kBest = "best";
+constexpr std::chrono::nanoseconds kLockPatience = std::chrono::seconds(1);
 constexpr int64_t kMostText = 4096;  // of "lock" and "best"
 
 }  // namespace
@@ -84,7 +89,13 @@ absl::StatusOr<ModelDirectory> ModelDirectory::Open(FileSystem& files, const std
   TUTTI_RETURN_IF_ERROR(MakeDirectories(files, path));
   const std::string lock_path = fmt::format("{}/{}", path, kLock);
   TUTTI_ASSIGN_OR_RETURN(File lock, File::OpenToLock(files, lock_path));
-  TUTTI_ASSIGN_OR_RETURN(const bool locked, lock.TryLock(/*exclusive=*/true));
+  TUTTI_ASSIGN_OR_RETURN(bool locked, lock.TryLock(/*exclusive=*/true));
+  // A job that was killed a moment ago holds it until its last thread has ended.
+  const int64_t deadline = NowNanos() + kLockPatience.count();
+  while (!locked && NowNanos() < deadline) {
+    std::this_thread::sleep_for(kLockPatience / 20);
+    TUTTI_ASSIGN_OR_RETURN(locked, lock.TryLock(/*exclusive=*/true));
+  }
   if (!locked) {
     std::string other;
     if (const auto text = ReadWhole(files, lock_path, kMostText); text.ok()) {

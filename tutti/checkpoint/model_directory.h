@@ -40,7 +40,7 @@ class ModelDirectory {
  public:
   // Makes the directory if there is none, locks it, checks that it can be written to, and removes
   // what an earlier job left half done. FAILED_PRECONDITION, naming `owner` of the other, when
-  // another job has it.
+  // another job has it, and keeps it for a second.
   static absl::StatusOr<ModelDirectory> Open(FileSystem& files, const std::string& path,
                                              const std::string& owner);
 

@@ -169,6 +169,56 @@ TEST_F(ServerTest, ListsItsDevices) {
   EXPECT_NE(devices[1].incarnation, Server().devices()[0].incarnation);
 }
 
+TEST_F(ServerTest, SoftPlacementFallsBackAndSaysSoOnce) {
+  Server server({.devices = 2, .cores_per_device = 1});
+  Graph graph;
+  Output y, z;
+  {
+    const DeviceScope scope(graph, "/gpu:3");
+    y = Neg(Placeholder(graph, kFloat32, Shape{}, "x"), "y");
+  }
+  z = Neg(y);
+  const Output x = graph.FindOutput("x");
+  Session strict(graph, {.server = &server});
+  EXPECT_THAT(ErrorOf([&] {
+                strict.Run({{x, Tensor::Scalar(1.0f)}}, y);
+              }),
+              ::testing::ContainsRegex("asks for device \"/gpu:3\" \\(server_test.cc:[0-9]+\\); "
+                                       "there are: /job:local/task:0/cpu:0, "));
+  Session soft(graph, {.server = &server, .soft_placement = true});
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(soft.Run({{x, Tensor::Scalar(1.0f)}}, y).scalar<float>(), -1);
+  EXPECT_EQ(soft.Run({{x, Tensor::Scalar(1.0f)}}, z).scalar<float>(), 1);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string line = "Neg \"y\"";
+  EXPECT_THAT(log, HasSubstr(line));
+  EXPECT_EQ(log.find(line), log.rfind(line)) << log;
+}
+
+// Steps of several clients go to and fro between the devices of one server.
+TEST_F(ServerTest, ClientsShareTheLanesOfItsDevices) {
+  constexpr int kClients = 4, kSteps = 100;
+  Server server({.devices = 3, .cores_per_device = 1});
+  std::vector<std::thread> clients;
+  for (int c = 0; c < kClients; ++c) {
+    clients.emplace_back([&, c] {
+      Graph graph;
+      const Output x = Placeholder(graph, kFloat32, Shape{});
+      Output y = x;
+      for (int i = 0; i < 6; ++i) {
+        const DeviceScope scope(graph, "cpu:" + std::to_string((c + i) % 3));
+        y = Add(y, 1.0f);
+      }
+      Session session(graph, {.server = &server, .optimize = false});
+      for (int step = 0; step < kSteps; ++step) {
+        EXPECT_EQ(session.Run({{x, Tensor::Scalar(float(step))}}, y).scalar<float>(),
+                  float(step + 6));
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+}
+
 TEST_F(ServerTest, RefusesNamesThatNoDeviceCanHave) {
   Graph graph;
   EXPECT_THAT(ErrorOf([&] { Session(graph, {.task = -1}); }),

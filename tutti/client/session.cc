@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <optional>
 
 #include "tutti/base/awaited.h"
@@ -129,7 +130,7 @@ void Fill(RunTrace& to, StepTrace trace) {
   to.nodes.clear();
   for (NodeRecord& node : trace.nodes) {
     to.nodes.push_back({std::move(node.name), std::move(node.op), std::move(node.device),
-                        node.start_nanos, node.end_nanos, node.bytes});
+                        node.start_nanos, node.end_nanos, node.bytes, std::move(node.transfer)});
   }
 }
 
@@ -238,6 +239,11 @@ void RunTrace::WriteChromeTrace(const std::string& path) const {
   ChromeTraceWriter writer;
   writer.NameProcess(0, "step");
   std::vector<std::string> devices;
+  struct TransferEnds {
+    TraceArrow::End send, receive;
+    bool sent = false, received = false;
+  };
+  std::map<std::string, TransferEnds> transfers;  // by key
   for (const NodeTrace& node : nodes) {
     auto row = std::find(devices.begin(), devices.end(), node.device);
     if (row == devices.end()) {
@@ -250,6 +256,15 @@ void RunTrace::WriteChromeTrace(const std::string& path) const {
                 .start_nanos = node.start_nanos,
                 .duration_nanos = node.end_nanos - node.start_nanos,
                 .args = {{"op", node.op}, {"bytes", node.bytes}}});
+    if (!node.transfer.empty()) {
+      TransferEnds& ends = transfers[node.transfer];
+      TraceArrow::End& end = node.op == "Send" ? ends.send : ends.receive;
+      end = {0, row - devices.begin(), node.op == "Send" ? node.start_nanos : node.end_nanos};
+      (node.op == "Send" ? ends.sent : ends.received) = true;
+    }
+  }
+  for (auto& [key, ends] : transfers) {
+    if (ends.sent && ends.received) writer.Add(TraceArrow{"transfer", ends.send, ends.receive});
   }
   ThrowIfError(writer.Write(path));
 }

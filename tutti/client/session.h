@@ -30,7 +30,8 @@ struct NodeTrace {
   std::string device;
   int64_t start_nanos = 0;  // since the start of the step
   int64_t end_nanos = 0;
-  int64_t bytes = 0;  // of its outputs
+  int64_t bytes = 0;          // of its outputs
+  std::string transfer = {};  // of Send and Recv: the key under which they meet
 };
 
 // What lies in the planned memory of a device while the node runs at which most does: values by the

@@ -1,5 +1,6 @@
 // Look-ups in tables that other steps update meanwhile, and pushes of workers that come and go.
 // Every client is a Session on a thread; all share one Server.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <thread>
 
 #include "tutti/base/error.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/client/session.h"
 #include "tutti/cluster/server.h"
 #include "tutti/graph/ops/control.h"
@@ -106,6 +108,11 @@ TEST_F(TablesTest, AReaderOfTheWholeTableKeepsItAndTheCopyIsCounted) {
   });
   AddToRow3(server_, Table);
   EXPECT_EQ(ClonedBytes(), kRows * kWidth * 4);
+  MetricsRegistry metrics;
+  server_.AddMetrics(metrics);
+  EXPECT_THAT(metrics.ToPrometheus(),
+              ::testing::HasSubstr("tutti_device_cloned_bytes_total{device=\"/job:local/task:0/"
+                                   "cpu:0\"} 128000\n"));
   EXPECT_EQ(reader.Release().values<float>()[3 * kWidth], 0) << "the value from before the update";
 }
 
@@ -247,6 +254,96 @@ TEST_F(TablesTest, AWorkerComesBackToTheClock) {
   std::thread waits([&] { first.session->Run(wait); });
   for (int i = 0; i < 3; ++i) second.session->RunTargets({}, {second.advance.node});
   waits.join();
+}
+
+// One client's view of what synchronous workers share: a gate, an accumulator, and for each worker
+// a queue of the steps that it may begin.
+struct SyncClient {
+  static constexpr int64_t kWorkers = 3;
+
+  explicit SyncClient(Server& server)
+      : gate(Gate(graph, kWorkers, kWorkers, "gate")),
+        sums(Accumulator(graph, kFloat32, {}, "sums")),
+        step(Placeholder(graph, kInt64, {})),
+        worker(Placeholder(graph, kInt64, {})),
+        enter(GateEnter(gate, step, worker)),
+        push(AccumulatorApply(sums, step, worker, Cast(Add(worker, int64_t{1}), kFloat32),
+                              {.once = true})),
+        leave(GateLeave(gate, worker)),
+        join(GateJoin(gate, worker)),
+        admitted(GateAdmitted(gate, step)),
+        sum(AccumulatorTake(sums, step, admitted)) {
+    for (int64_t k = 0; k < kWorkers; ++k) {
+      const Output queue =
+          FIFOQueue(graph, {{kInt64, {}}}, {.capacity = 100}, "steps_of_" + std::to_string(k));
+      put.push_back(Enqueue(queue, {step}));
+      take.push_back(Dequeue(queue)[0]);
+    }
+    session.emplace(graph, SessionOptions{.server = &server});
+  }
+  std::vector<Feed> Feeds(int64_t s, int64_t k) const {
+    return {{step, Tensor::Scalar(s)}, {worker, Tensor::Scalar(k)}};
+  }
+  Tensor Run(int64_t s, int64_t k, Output fetch) {
+    return session->Run(Feeds(s, k), std::span(&fetch, 1))[0];
+  }
+  void Run(int64_t s, int64_t k, const Node* target) {
+    session->Run(Feeds(s, k), {}, std::span(&target, 1));
+  }
+  // Takes part in step s, or in the first after it that has room; returns the next step to begin.
+  int64_t TakePart(int64_t s, int64_t k) {
+    while (!Run(s, k, enter).scalar<bool>()) ++s;
+    for (int sent = 0; sent < 2; ++sent) Run(s, k, push);  // as after a lost connection
+    return Run(s, k, take[size_t(k)]).scalar<int64_t>();
+  }
+
+  Graph graph;
+  Output gate, sums, step, worker, enter;
+  const Node* push;
+  const Node* leave;
+  Output join, admitted, sum;
+  std::vector<const Node*> put;
+  std::vector<Output> take;
+  std::optional<Session> session;
+};
+
+// The last worker leaves for some steps and comes back to the one that is current then.
+TEST_F(TablesTest, SynchronousWorkersComeAndGo) {
+  constexpr int64_t kSteps = 20, kLeaves = 5, kBack = 9;
+  std::vector<std::thread> workers;
+  std::atomic<int64_t> chief_at = 0;
+  for (int64_t k = 0; k < SyncClient::kWorkers; ++k) {
+    workers.emplace_back([&, k] {
+      SyncClient client(server_);
+      int64_t s = 0;
+      while (s < kSteps) {
+        s = client.TakePart(s, k);
+        if (k != SyncClient::kWorkers - 1 || s != kLeaves) continue;
+        client.Run(s, k, client.leave);
+        while (chief_at < kBack) std::this_thread::yield();
+        s = client.Run(s, k, client.join).scalar<int64_t>();
+      }
+    });
+  }
+  SyncClient chief(server_);
+  std::vector<std::vector<int64_t>> admitted;
+  for (int64_t s = 0; s < kSteps; ++s) {
+    chief_at = s;
+    const std::vector<Output> fetches = {chief.admitted, chief.sum};
+    const std::vector<Tensor> taken = chief.session->Run(chief.Feeds(s, 0), fetches);
+    const auto in = taken[0].values<int64_t>();
+    admitted.emplace_back(in.begin(), in.end());
+    float expected = 0;
+    for (const int64_t k : admitted.back()) expected += float(k + 1);
+    EXPECT_EQ(taken[1].scalar<float>(), expected) << "step " << s;
+    for (const int64_t k : admitted.back()) chief.Run(s + 1, k, chief.put[size_t(k)]);
+  }
+  for (std::thread& worker : workers) worker.join();
+  const std::vector<int64_t> all = {0, 1, 2}, two = {0, 1};
+  EXPECT_EQ(admitted[kLeaves - 1], all);
+  EXPECT_EQ(admitted[kLeaves], two);
+  EXPECT_EQ(admitted[kBack - 1], two);
+  EXPECT_EQ(admitted[kSteps - 1], all);
 }
 
 }  // namespace

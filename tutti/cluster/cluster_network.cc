@@ -5,6 +5,7 @@
 #include "tutti/cluster/grpc/control_client.h"
 #include "tutti/cluster/grpc/control_server.h"
 #include "tutti/net/link/links.h"
+#include "tutti/net/link/shared_memory.h"
 #include "tutti/net/port.h"
 #include "tutti/net/port/dial.h"
 
@@ -65,6 +66,27 @@ ClusterNetwork::~ClusterNetwork() {
   state_->links.reset();
   state_->client.reset();
   state_->server.reset();
+}
+
+namespace {
+
+class SharedBuffer final : public Buffer {
+ public:
+  explicit SharedBuffer(net::SharedMemory::Block block)
+      : Buffer(block.bytes.data(), block.bytes.size()), owner_(std::move(block.owner)) {}
+
+ private:
+  const std::shared_ptr<void> owner_;
+};
+
+}  // namespace
+
+std::function<BufferRef(size_t bytes)> ClusterNetwork::memory() const {
+  static_assert(kLeastShared >= net::SharedMemory::kLeastBytes);
+  return [memory = state_->links->memory()](size_t bytes) {
+    auto block = memory->Allocate(bytes);
+    return block.ok() ? BufferRef(new SharedBuffer(*std::move(block))) : BufferRef();
+  };
 }
 
 absl::Status ClusterNetwork::Start() {

@@ -6,7 +6,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/cluster/network.h"
-#include "tutti/net/handshake.h"
+#include "tutti/tensor/buffer.h"
 
 namespace tutti {
 
@@ -33,6 +33,9 @@ class ClusterNetwork final : public Network {
 
   absl::Status Start();
   const std::string& address() const;  // where it listens; "" for a client
+  // Memory that processes of this host read in place when it is sent. Empty where there is no more.
+  std::function<BufferRef(size_t bytes)> memory() const;
+  static constexpr size_t kLeastShared = size_t{32} << 10;  // smaller blocks are not worth it
 
   absl::StatusOr<Control> OpenControl(const std::string& task, int64_t deadline,
                                       std::function<void(absl::Status)> lost) override;

@@ -99,6 +99,13 @@ absl::Status ClusterRendezvous::Deliver(const std::string& key, Tensor value,
   return status;
 }
 
+std::string ClusterRendezvous::Awaited() const {
+  std::lock_guard lock(mutex_);
+  std::string tasks;
+  for (const auto& [task, count] : awaited_) tasks += (tasks.empty() ? "" : ", ") + task;
+  return tasks;
+}
+
 void ClusterRendezvous::TaskLost(const std::string& task, const absl::Status& reason) {
   {
     std::lock_guard lock(mutex_);

@@ -29,6 +29,9 @@ class ClusterRendezvous final : public Rendezvous,
   // taken.
   absl::Status Deliver(const std::string& key, Tensor value, std::shared_ptr<Peer> from,
                        uint64_t bytes);
+  const StepId& id() const { return id_; }
+  // The tasks for whose values Recvs wait, "/job:ps/task:0, /job:ps/task:1".
+  std::string Awaited() const;
   // A task is gone: ends the step if a Recv waits for a value from there.
   void TaskLost(const std::string& task, const absl::Status& reason);
 
@@ -45,7 +48,7 @@ class ClusterRendezvous final : public Rendezvous,
   const StepId id_;
   const std::shared_ptr<TaskPeers> peers_;
   LocalRendezvous local_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::unordered_map<std::string, Early> early_;     // values whose bytes count in a window
   std::map<std::string, int, std::less<>> awaited_;  // Recvs that wait, by the task they wait for
 };

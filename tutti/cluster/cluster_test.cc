@@ -29,8 +29,9 @@ constexpr int64_t kPatience = 10'000'000'000;
 // One task of a cluster.
 struct Task {
   Task(InProcessNetwork& network, const std::string& job, int index,
-       const std::vector<std::string>& tasks, uint64_t incarnation = 1) {
-    const std::string name = "/job:" + job + "/task:" + std::to_string(index);
+       const std::vector<std::string>& tasks, uint64_t incarnation = 1)
+      : network(network) {
+    name = "/job:" + job + "/task:" + std::to_string(index);
     peers = std::make_shared<TaskPeers>(TaskPeers::Options{
         .self = {name, incarnation},
         .fingerprint = tasks,
@@ -46,7 +47,13 @@ struct Task {
                                                                     .patience_nanos = kPatience});
     peers->Start(network.Join(name, peers.get()), services.get());
   }
+  ~Task() {
+    peers->Stop(Unavailable("the test ends"));
+    network.Leave(name, peers.get());
+  }
 
+  InProcessNetwork& network;
+  std::string name;
   std::shared_ptr<LocalWorker> worker;
   std::shared_ptr<TaskPeers> peers;
   std::unique_ptr<TaskServices> services;
@@ -54,17 +61,24 @@ struct Task {
 
 // A process that is no task.
 struct Client {
-  explicit Client(InProcessNetwork& network, const std::string& name = "client") {
+  explicit Client(InProcessNetwork& network, const std::string& name = "client")
+      : network(network), name(name) {
     peers = std::make_shared<TaskPeers>(
         TaskPeers::Options{.self = {name, MakeRandomId()},
                        .fingerprint = {},
                        .pool = [this](std::string_view) -> MemoryPool& { return pool; }});
     peers->Start(network.Join(name, peers.get()), nullptr);
   }
+  ~Client() {
+    peers->Stop(Unavailable("the test ends"));
+    network.Leave(name, peers.get());
+  }
   Session Connect(const Graph& graph, const std::string& task) const {
     return Session(graph, std::make_unique<RemoteMaster>(peers, task, kPatience, CompileOptions{}));
   }
 
+  InProcessNetwork& network;
+  const std::string name;
   MemoryPool pool;
   std::shared_ptr<TaskPeers> peers;
 };
@@ -72,11 +86,10 @@ struct Client {
 class ClusterTest : public ::testing::Test {
  protected:
   ClusterTest() { RegisterCpuKernels(); }
-  ~ClusterTest() override {
-    for (Task* task : {ps.get(), worker.get()}) {
-      if (task != nullptr) task->peers->Stop(Unavailable("the test ends"));
-    }
-    client.peers->Stop(Unavailable("the test ends"));
+  void TearDown() override {
+    client.reset();
+    ps.reset();
+    worker.reset();
     EXPECT_EQ(network.untaken_bytes(), 0);
   }
 
@@ -96,7 +109,7 @@ class ClusterTest : public ::testing::Test {
   InProcessNetwork network;
   std::unique_ptr<Task> ps = std::make_unique<Task>(network, "ps", 0, tasks);
   std::unique_ptr<Task> worker = std::make_unique<Task>(network, "worker", 0, tasks);
-  Client client{network};
+  std::unique_ptr<Client> client = std::make_unique<Client>(network);
 };
 
 std::string ErrorOf(const std::function<void()>& call) {
@@ -122,7 +135,7 @@ TEST_F(ClusterTest, AGraphCutOverTwoTasks) {
   const Output v = OnPs(graph, Tensor::Of<float>({2}, {1, 2}), "v");
   const Output x = Placeholder(graph, kFloat32, {2});
   const Output y = v * x;
-  Session session = client.Connect(graph, kWorker);
+  Session session = client->Connect(graph, kWorker);
   session.Initialize();
   EXPECT_EQ(session.Run({{x, Tensor::Of<float>({2}, {3, 4})}}, y).ToString(), "float32 [2] {3, 8}");
   // What nobody places runs where the session is connected.
@@ -143,7 +156,7 @@ TEST_F(ClusterTest, LargeValuesFeedsFetchesAndConstants) {
   Tensor ones(kFloat32, {n});
   for (float& value : ones.values<float>()) value = 1;
   const Output y = v + x + Constant(graph, ones.Clone());
-  Session session = client.Connect(graph, kWorker);
+  Session session = client->Connect(graph, kWorker);
   session.Initialize();
   const Tensor result = session.Run({{x, ones}}, y);
   for (const float value : result.values<float>()) ASSERT_EQ(value, 2.0f);
@@ -152,7 +165,7 @@ TEST_F(ClusterTest, LargeValuesFeedsFetchesAndConstants) {
 TEST_F(ClusterTest, ExtendSendsWhatIsNew) {
   Graph graph;
   const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
-  Session session = client.Connect(graph, kWorker);
+  Session session = client->Connect(graph, kWorker);
   session.Initialize();
   EXPECT_EQ(session.Run(v).scalar<float>(), 2.0f);
   const Output y = v * v;
@@ -165,12 +178,11 @@ TEST_F(ClusterTest, SeveralClientsShareVariables) {
   const Output second = OnPs(second_graph, Tensor::Scalar(7.0f), "v");
   Client other(network, "client 2");
   {
-    Session writer = client.Connect(first_graph, kWorker);
+    Session writer = client->Connect(first_graph, kWorker);
     writer.Initialize();
     Session reader = other.Connect(second_graph, kPs);
     EXPECT_EQ(reader.Run(second).scalar<float>(), 1.0f);
   }
-  other.peers->Stop(Unavailable("over"));
 }
 
 TEST_F(ClusterTest, ASessionInATaskUsesAllTasks) {
@@ -185,7 +197,7 @@ TEST_F(ClusterTest, ASessionInATaskUsesAllTasks) {
 TEST_F(ClusterTest, ErrorsComeBackWithTheirCodeAndNode) {
   Graph graph;
   const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
-  Session session = client.Connect(graph, kWorker);
+  Session session = client->Connect(graph, kWorker);
   const auto run = [&] { session.Run(v); };
   EXPECT_EQ(CodeOf(run), Code::kFailedPrecondition);
   EXPECT_THAT(ErrorOf(run), HasSubstr("has no value yet"));
@@ -211,7 +223,7 @@ TEST_F(ClusterTest, ALostTaskEndsItsStepsAndIsNamed) {
     never = Dequeue(queue)[0];
   }
   const Output y = never * 2.0f;
-  Session session = client.Connect(graph, kWorker);
+  Session session = client->Connect(graph, kWorker);
   Graph alone;
   const Output other = Constant(alone, 3.0f) * 1.0f;
   Session bystander(alone, worker->services->MakeMaster({}));
@@ -240,22 +252,20 @@ TEST_F(ClusterTest, ARestartedTaskAbortsOldSessionsAndTakesNewOnes) {
   Graph graph;
   const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
   const Output y = v * 1.0f;
-  Session session = client.Connect(graph, kWorker);
+  Session session = client->Connect(graph, kWorker);
   session.Initialize();
   EXPECT_EQ(session.Run(y).scalar<float>(), 2.0f);
-  network.Lose(kPs);
-  ps->peers->Stop(Unavailable("killed"));
+  ps.reset();
   Task restarted(network, "ps", 0, tasks, 2);
   const auto run = [&] { session.Run(y); };
   EXPECT_EQ(CodeOf(run), Code::kAborted);
   EXPECT_THAT(ErrorOf(run), HasSubstr("/job:ps/task:0"));
   EXPECT_THAT(ErrorOf(run), HasSubstr("restarted"));
   {
-    Session fresh = client.Connect(graph, kWorker);
+    Session fresh = client->Connect(graph, kWorker);
     fresh.Initialize();
     EXPECT_EQ(fresh.Run(y).scalar<float>(), 2.0f);
   }
-  restarted.peers->Stop(Unavailable("the test ends"));
 }
 
 TEST_F(ClusterTest, AClientThatDiesLeavesNothing) {
@@ -281,7 +291,6 @@ TEST_F(ClusterTest, AClientThatDiesLeavesNothing) {
     std::this_thread::yield();
   }
   EXPECT_EQ(ps->worker->rendezvous().size(), 0u);
-  mortal.peers->Stop(Unavailable("over"));
 }
 
 TEST_F(ClusterTest, AnotherClusterIsRefused) {
@@ -294,13 +303,12 @@ TEST_F(ClusterTest, AnotherClusterIsRefused) {
                 HasSubstr("/job:ps/task:0 has another cluster than /job:stranger/task:0: "
                           "/job:ps/task:0 here, /job:stranger/task:0 there"));
   }
-  stranger.peers->Stop(Unavailable("over"));
 }
 
 TEST_F(ClusterTest, StatusTellsOfAllTasks) {
   Graph graph;
   OnPs(graph, Tensor::Scalar(2.0f), "v");
-  Session session = client.Connect(graph, kWorker);
+  Session session = client->Connect(graph, kWorker);
   session.Initialize();
   const std::vector<TaskStatus> statuses = worker->services->ClusterStatus();
   ASSERT_EQ(statuses.size(), 2u);

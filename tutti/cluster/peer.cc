@@ -270,6 +270,8 @@ void Peer::OnBroken(const absl::Status& reason) {
     link_ = nullptr;
     const bool named = MessageOf(reason).find(identity_.task) != std::string_view::npos;
     status_ = named ? reason : WithPrefix(reason, description_ + ": ");
+    // One that ended in good order is as gone as any other for who needs it.
+    if (absl::IsCancelled(status_)) status_ = Unavailable("{}", MessageOf(status_));
     status = status_;
     asked.swap(asked_);
     waiting.swap(waiting_);

@@ -285,7 +285,9 @@ void TaskPeers::Broken(net::Link& link, const absl::Status& reason) {
     }
   }
   peer->OnBroken(reason);
-  if (services_ != nullptr) services_->OnLost(peer, peer->status());
+  if (services_ != nullptr) {
+    services_->OnLost(peer, absl::IsCancelled(reason) ? reason : peer->status());
+  }
 }
 
 void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone done) {

@@ -25,7 +25,7 @@ class Services {
                          PeerMessage message) = 0;
   virtual void OnControl(const std::shared_ptr<Peer>& peer, ControlMethod method,
                          std::string fields, std::vector<Tensor> tensors, ControlDone done) = 0;
-  // The peer is gone: no call of it comes any more.
+  // The peer is gone: no call of it comes any more. CANCELLED: it ended in good order.
   virtual void OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) = 0;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tutti/base/status.h"
 
 namespace tutti {
@@ -37,8 +39,12 @@ int PositionOnHost(const ClusterSpec& cluster, const TaskId& task) {
   };
   if (!cluster.Has(task)) return 0;
   const std::string host = host_of(cluster.AddressOf(task));
+  std::vector<std::string> jobs = {"chief", "worker", "ps", "evaluator"};
+  for (const auto& [job, tasks] : cluster.jobs()) {
+    if (std::find(jobs.begin(), jobs.end(), job) == jobs.end()) jobs.push_back(job);
+  }
   int position = 0;
-  for (const char* job : {"chief", "worker", "ps", "evaluator"}) {
+  for (const std::string& job : jobs) {
     const auto tasks = cluster.jobs().find(job);
     if (tasks == cluster.jobs().end()) continue;
     for (const auto& [index, address] : tasks->second) {

@@ -30,8 +30,8 @@ absl::StatusOr<RoleCounts> DivideRoles(int processes, int ps, bool evaluator);
 // A task for people: "worker 0"; "chief" and "evaluator" are the only ones of their kind.
 std::string RoleName(const TaskId& task);
 
-// How many tasks of the cluster, in the order above, come before this one at the same host: what a
-// task adds to a port that all of them were given, so that each has its own.
+// How many tasks of the cluster, in the order above and then by job, come before this one at the
+// same host: what a task adds to a port that all of them were given, so that each has its own.
 int PositionOnHost(const ClusterSpec& cluster, const TaskId& task);
 
 }  // namespace tutti

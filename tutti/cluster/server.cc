@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "tutti/base/awaited.h"
 #include "tutti/base/cores.h"
 #include "tutti/base/log.h"
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/cluster_network.h"
 #include "tutti/cluster/cluster_rendezvous.h"
@@ -66,12 +68,14 @@ Division Divide(const ServerOptions& options) {
                                                 : std::max(1, count / options.devices);
   const int wanted = division.cores * options.devices;
   division.crowded = wanted > count;
-  if (division.crowded) {
+  static std::atomic<bool> told = false;
+  if (division.crowded && !told.exchange(true)) {
     Log(LogLevel::kInfo,
         "{} device{} of {} core{} each share the {} core{} that this process may use",
         options.devices, options.devices == 1 ? "" : "s", division.cores,
         division.cores == 1 ? "" : "s", count, count == 1 ? "" : "s");
-  } else if (options.devices > 1 && int(usable.size()) == count) {
+  }
+  if (!division.crowded && options.devices > 1 && int(usable.size()) == count) {
     for (int i = 0; i < options.devices; ++i) {
       if (options.cores_per_device == 0) {
         division.pinned.push_back(ShareOfCores(usable, i, options.devices));
@@ -93,7 +97,7 @@ struct Server::Member {
   std::unique_ptr<ClusterNetwork> network;
 
   ~Member() {
-    if (peers != nullptr) peers->Stop(Unavailable("{} was shut down", peers->self().task));
+    if (peers != nullptr) peers->Stop(Cancelled("{} has ended", peers->self().task));
     network.reset();
     services.reset();
   }
@@ -103,6 +107,14 @@ struct Server::Waiting {
   std::mutex mutex;
   std::condition_variable changed;
   bool stopped = false;
+  absl::Status why;  // it must end, if not on purpose
+
+  void Stop(const absl::Status& reason) {
+    std::lock_guard lock(mutex);
+    if (!stopped) why = reason;
+    stopped = true;
+    changed.notify_all();
+  }
 };
 
 namespace {
@@ -166,15 +178,21 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                          .advertised = own,
                                          .insecure = options.insecure},
                                         member_->peers.get(), member_->peers.get()));
+  worker_->SetMemorySource(member_->network->memory(), ClusterNetwork::kLeastShared);
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,
                                  .address = own,
                                  .tasks = {},
-                                 .patience_nanos = int64_t(options.start_seconds * 1e9)};
+                                 .patience_nanos = int64_t(options.start_seconds * 1e9),
+                                 .coordinator = options.coordinator,
+                                 .over = [this](const absl::Status& why) {
+                                   waiting_->Stop(WithPrefix(why, "the coordinator is lost: "));
+                                 }};
   for (const TaskId& task : spec.tasks()) services.tasks.push_back(ToString(task));
   member_->services = std::make_unique<TaskServices>(std::move(services));
   member_->peers->Start(member_->network.get(), member_->services.get());
   ThrowIfError(member_->network->Start());
+  member_->services->Start();
 }
 
 Server::~Server() { member_.reset(); }
@@ -186,6 +204,24 @@ std::vector<DeviceInfo> Server::devices() const {
 }
 
 std::vector<DeviceStats> Server::stats() const { return worker_->stats(); }
+
+void Server::AddMetrics(MetricsRegistry& metrics) const {
+  const std::vector<DeviceInfo> list = devices();
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto value = [worker = worker_, i](int64_t DeviceStats::*field) {
+      return [worker, i, field] { return double(worker->stats()[i].*field); };
+    };
+    const MetricsRegistry::Labels labels = {{"device", list[i].name}};
+    metrics.AddCounter("tutti_device_cloned_bytes_total",
+                       "Bytes of variables that updates copied because somebody held the value.",
+                       value(&DeviceStats::cloned_bytes), labels);
+    metrics.AddGauge("tutti_device_variable_bytes", "Bytes of all variables.",
+                     value(&DeviceStats::variable_bytes), labels);
+    metrics.AddGauge("tutti_device_pool_bytes",
+                     "Bytes of results, and of values that only the run could size.",
+                     value(&DeviceStats::pool_bytes), labels);
+  }
+}
 
 void Server::Reset(const std::string& container) {
   if (member_ == nullptr) {
@@ -207,13 +243,10 @@ std::vector<TaskStatus> Server::ClusterStatus() const {
 void Server::Join() {
   std::unique_lock lock(waiting_->mutex);
   waiting_->changed.wait(lock, [this] { return waiting_->stopped; });
+  ThrowIfError(waiting_->why);
 }
 
-void Server::Stop() {
-  std::lock_guard lock(waiting_->mutex);
-  waiting_->stopped = true;
-  waiting_->changed.notify_all();
-}
+void Server::Stop() { waiting_->Stop(absl::OkStatus()); }
 
 std::unique_ptr<Master> Server::MakeMaster(const CompileOptions& options) const {
   if (member_ != nullptr) return member_->services->MakeMaster(options);

@@ -11,6 +11,7 @@
 namespace tutti {
 
 class LocalWorker;
+class MetricsRegistry;
 class Master;
 struct CompileOptions;
 struct TaskStatus;
@@ -40,6 +41,9 @@ struct ServerOptions {
   // beyond its host needs one, unless `insecure` says otherwise.
   std::string token = {};
   bool insecure = false;
+  // The task whose end ends this one, "/job:chief/task:0": Join returns when it ended in good
+  // order, and throws when it is lost. Empty: none.
+  std::string coordinator = {};
   // For how long a task is tried that was never reached: it may still be starting, and its name may
   // not resolve yet.
   double start_seconds = 60;
@@ -71,6 +75,9 @@ class Server {
   const std::string& task() const { return task_; }  // "/job:local/task:0"
   std::vector<DeviceInfo> devices() const;
   std::vector<DeviceStats> stats() const;  // by device
+  // Adds the same, by device: tutti_device_cloned_bytes_total, tutti_device_variable_bytes and
+  // tutti_device_pool_bytes. The devices live as long as the metrics.
+  void AddMetrics(MetricsRegistry& metrics) const;
 
   // Forgets the variables and queues of a container. Steps that have run already keep those that
   // they use; steps that are compiled from here on make new ones.
@@ -78,7 +85,7 @@ class Server {
 
   // Where it listens, "host:port"; "" without a cluster.
   std::string address() const;
-  // Waits until Stop is called.
+  // Waits until Stop is called or the coordinator ends; throws Error when that is lost.
   void Join();
   // Makes Join return. May be called on any thread, any number of times.
   void Stop();

@@ -49,6 +49,14 @@ TaskServices::TaskServices(Options options)
 
 TaskServices::~TaskServices() = default;
 
+void TaskServices::Start() {
+  if (options_.coordinator.empty() || options_.coordinator == options_.peers->self().task) return;
+  options_.peers->Get(options_.coordinator, options_.patience_nanos,
+                      [over = options_.over](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
+                        if (!peer.ok()) over(peer.status());
+                      });
+}
+
 std::unique_ptr<Master> TaskServices::MakeMaster(const CompileOptions& options) const {
   const std::string& home = options_.peers->self().task;
   WorkersByTask workers;
@@ -118,6 +126,9 @@ void TaskServices::OnControl(const std::shared_ptr<Peer>& peer, ControlMethod me
 void TaskServices::OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) {
   master_.PeerLost(*peer);
   worker_.PeerLost(*peer, reason);
+  if (!options_.coordinator.empty() && peer->identity().task == options_.coordinator) {
+    options_.over(absl::IsCancelled(reason) ? absl::OkStatus() : reason);
+  }
 }
 
 TaskStatus TaskServices::Status() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -23,9 +24,16 @@ class TaskServices final : public Services {
     std::string address;             // of this task, for status
     std::vector<std::string> tasks;  // of the cluster, this one included
     int64_t patience_nanos = 0;      // for tasks that were never reached
+    // The task whose end is the end of this one; "" for none. `over` is called when it is gone, or
+    // cannot be reached: OK when it ended in good order.
+    std::string coordinator = {};
+    std::function<void(const absl::Status&)> over = nullptr;
   };
   explicit TaskServices(Options options);
   ~TaskServices() override;  // REQUIRES: no call comes any more
+
+  // Connects to the coordinator, if there is one.
+  void Start();
 
   // A master for a session of this process or of a client: over the workers of all tasks, with this
   // one as the home of what nobody places.

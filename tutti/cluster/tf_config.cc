@@ -106,6 +106,21 @@ absl::StatusOr<std::map<int, std::string>> ParseJob(const std::string& job, cons
   return tasks;
 }
 
+// Of {"worker": {"1": "host:port"}, "ps": [...]}: a ps task has no worker in it, and a worker only
+// itself. Jobs without tasks are written, too.
+absl::StatusOr<ClusterSpec> ParseSparseCluster(const Json& value) {
+  if (!value.is_object()) {
+    return InvalidArgument("TF_CONFIG: sparseCluster is {}; expected an object of jobs",
+                           Show(value));
+  }
+  ClusterSpec::Jobs jobs;
+  for (const auto& [job, tasks] : value.items()) {
+    if (tasks.empty()) continue;
+    TUTTI_ASSIGN_OR_RETURN(jobs[job], ParseJob(job, tasks));
+  }
+  return ClusterSpec::Make(std::move(jobs), "TF_CONFIG: sparseCluster");
+}
+
 absl::StatusOr<ClusterSpec> ParseCluster(const Json& value) {
   if (!value.is_object()) {
     return InvalidArgument("TF_CONFIG: cluster is {}; expected an object of jobs", Show(value));
@@ -175,8 +190,12 @@ absl::StatusOr<TaskConfig> ParseTfConfig(std::string_view text) {
     return InvalidArgument("TF_CONFIG is {}; expected an object with cluster and task", Show(json));
   }
   TaskConfig config;
-  TUTTI_ASSIGN_OR_RETURN(const Json* cluster, Find(json, "cluster", "TF_CONFIG", "the jobs"));
-  TUTTI_ASSIGN_OR_RETURN(config.cluster, ParseCluster(*cluster));
+  config.sparse = json.contains("sparseCluster") && !json.contains("cluster");
+  TUTTI_ASSIGN_OR_RETURN(
+      const Json* cluster,
+      Find(json, config.sparse ? "sparseCluster" : "cluster", "TF_CONFIG", "the jobs"));
+  TUTTI_ASSIGN_OR_RETURN(config.cluster,
+                         config.sparse ? ParseSparseCluster(*cluster) : ParseCluster(*cluster));
   TUTTI_ASSIGN_OR_RETURN(const Json* task, Find(json, "task", "TF_CONFIG", "who this process is"));
   TUTTI_ASSIGN_OR_RETURN(config.task, ParseTask(*task));
   TUTTI_RETURN_IF_ERROR(CheckMember(config.cluster, config.task));

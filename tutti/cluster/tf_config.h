@@ -14,6 +14,9 @@ struct TaskConfig {
   ClusterSpec cluster;
   TaskId task;
   std::string environment;  // free text, "cloud" for example
+  // The cluster names this task and those that it uses, but not the other workers, who may come and
+  // go ("sparseCluster").
+  bool sparse = false;
 
   bool is_chief() const { return task == cluster.Chief(); }
   // Position among the tasks that train, -1 for the others.
@@ -26,7 +29,8 @@ struct TaskConfig {
 //    "task": {"type": "worker", "index": 1}}
 //
 // A job is a list of addresses, or a map from index to address ({"1": "host:port"}). The evaluator
-// may stand inside the cluster or outside. Every mistake is an INVALID_ARGUMENT that names the key,
+// may stand inside the cluster or outside. Kubeflow's operator writes "sparseCluster" instead of
+// "cluster" where workers may come and go. Every mistake is an INVALID_ARGUMENT that names the key,
 // what was found and what was expected; an empty text is a mistake, too.
 absl::StatusOr<TaskConfig> ParseTfConfig(std::string_view text);
 

@@ -21,6 +21,30 @@ TEST(TfConfig, ReadsJobsAndTask) {
   EXPECT_EQ(ToString(config.task), "/job:worker/task:1");
 }
 
+// As Kubeflow's operator writes it with enableDynamicWorker.
+TEST(TfConfig, SparseClusterNamesOnlyWhatATaskUses) {
+  const TaskConfig worker = ValueOrThrow(ParseTfConfig(
+      R"({"sparseCluster":{"worker":{"3":"w3:2222"},"ps":["p0:2222"]},"task":{"type":"worker","index":3}})"));
+  EXPECT_TRUE(worker.sparse);
+  EXPECT_EQ(worker.cluster.AddressOf({"worker", 3}), "w3:2222");
+  EXPECT_EQ(worker.cluster.AddressOf({"ps", 0}), "p0:2222");
+  const TaskConfig ps = ValueOrThrow(ParseTfConfig(
+      R"({"sparseCluster":{"worker":{},"ps":["p0:2222"]},"task":{"type":"ps","index":0}})"));
+  EXPECT_TRUE(ps.sparse);
+  EXPECT_EQ(ps.TrainerRank(), -1);
+}
+
+// As it writes the others; of one that runs alone it writes none.
+TEST(TfConfig, AsKubeflowsOperatorWritesIt) {
+  const TaskConfig config = ValueOrThrow(ParseTfConfig(
+      R"({"cluster":{"chief":["tutti-chief-0.default.svc:2222"],"ps":["tutti-ps-0.default.svc:2222"],)"
+      R"("worker":["tutti-worker-0.default.svc:2222"]},"task":{"type":"evaluator","index":0},)"
+      R"("environment":"cloud"})"));
+  EXPECT_FALSE(config.sparse);
+  EXPECT_EQ(config.task.job, "evaluator");
+  EXPECT_EQ(config.environment, "cloud");
+}
+
 TEST(TfConfig, SparseJobKeepsItsIndices) {
   const TaskConfig config = ValueOrThrow(ParseTfConfig(
       R"({"cluster": {"worker": {"3": "h3:1", "1": "h1:1"}}, "task": {"type": "worker", "index": 3}})"));

@@ -267,14 +267,24 @@ void WorkerService::PeerLost(const Peer& peer, const absl::Status& reason) {
 
 void WorkerService::Describe(TaskStatus& status) const {
   status.refused_values = refused_values_.load(std::memory_order_relaxed);
+  std::unordered_map<StepId, std::string, StepIdHash> awaited;
+  worker_->rendezvous().ForEach([&](Rendezvous& rendezvous) {
+    const auto& step = static_cast<ClusterRendezvous&>(rendezvous);
+    awaited[step.id()] = step.Awaited();
+  });
   const int64_t now = NowNanos();
   std::lock_guard lock(mutex_);
   for (const auto& [peer, account] : accounts_) {
     status.registered_steps += int64_t(account->handles.size());
     for (const auto& [id, since] : account->running) {
       status.steps.push_back(
-          {id.session, id.step, account->master->description(), now - since, ""});
+          {id.session, id.step, account->master->description(), now - since, awaited[id]});
+      awaited.erase(id);
     }
+  }
+  // Steps whose master is in this process.
+  for (auto& [id, tasks] : awaited) {
+    if (!tasks.empty()) status.steps.push_back({id.session, id.step, "this task", 0, tasks});
   }
 }
 

@@ -45,6 +45,25 @@ sum = Add(a, b)
 other = Exp(x)
 )";
 
+// What a node wants to lie beside may not be part of the step: then it asks for the same place.
+TEST(Extract, KeepsTheWishOfANodeThatIsNotThere) {
+  constexpr std::string_view kColocated = R"(
+v = Variable() {dtype=float32, shape=[]} @/cpu:1
+u = AssignAdd(v, v)
+a = NoOp() @/cpu:2
+b = NoOp() {_colocate="a"}
+c = NoOp() {_colocate="b"}
+d = NoOp() {_colocate="u"}
+)";
+  EXPECT_EQ(TextOf(kColocated, {}, {}, {"c"}), "c = NoOp() @/cpu:2\ntarget c\n");
+  EXPECT_EQ(TextOf(kColocated, {}, {}, {"c", "b"}),
+            "b = NoOp() @/cpu:2\nc = NoOp() {_colocate=\"b\"}\ntarget c\ntarget b\n");
+  EXPECT_EQ(TextOf(kColocated, {}, {}, {"d"}), "d = NoOp() @/cpu:1\ntarget d\n");
+  EXPECT_EQ(TextOf(kColocated, {}, {"v"}, {"d"}),
+            "v = Variable() {dtype=float32, shape=[]} @/cpu:1\n"
+            "d = NoOp() {_colocate=\"v\"}\nfetch v\ntarget d\n");
+}
+
 TEST(Extract, KeepsWhatIsNeededWithTheShapesOfTheFeeds) {
   EXPECT_EQ(TextOf(kGraph, {{"x", 0, {kFloat32, {3, 2}}}, {"w", 0, {kFloat32, {2, 4}}}}, {"a"}),
             "x = Placeholder() {dtype=float32, shape=[3, 2]}\n"

@@ -1,7 +1,7 @@
 // How nodes get their devices. Some follow another node: what works on a state follows that, a
-// colocated node the one it names. Following from node to node leads to one that follows nobody,
-// whose own wish decides. The wish of a node that follows is only checked: where a variable lives
-// must not depend on who else is in the step.
+// colocated node the one it names, a look-up of rows its table. Following from node to node leads
+// to one that follows nobody, whose own wish decides. The wish of a node that follows is only
+// checked: where a variable lives must not depend on who else is in the step.
 #include "tutti/compile/place.h"
 
 #include <fmt/format.h>
@@ -66,7 +66,15 @@ class Placer {
   // The node that this one follows; null: none.
   absl::StatusOr<const Node*> Followed(const Node& node) const {
     if (const Node* state = StateOf(node)) return state;
-    return Neighbour(node);
+    if (!node.colocated_with().empty()) return Neighbour(node);
+    return node.device().empty() ? TableOf(node) : nullptr;
+  }
+
+  // The variable whose rows the node looks up; null: it does not.
+  static const Node* TableOf(const Node& node) {
+    if (node.op() != "Gather" || node.attr<int64_t>("axis") != 0) return nullptr;
+    const Node* const table = node.input(0).node;
+    return table->op() == "Variable" ? table : nullptr;
   }
 
   absl::StatusOr<const Node*> Neighbour(const Node& node) const {

@@ -24,7 +24,8 @@ const Node* StateOf(const Node& node);
 // Gives every node of the program a device: its `device` becomes a full name. What updates or
 // inspects a variable or queue goes to where that lives; a node that wants to lie beside another
 // ("_colocate") goes to its device; a node that asks for a device (or for a part of its name) gets
-// the first that matches; everything else goes to the first device.
+// the first that matches; a look-up of rows that nobody places goes to its table, so that only the
+// rows travel; everything else goes to the first device.
 //
 // INVALID_ARGUMENT when no device has the name, two wishes contradict each other, or nodes want to
 // lie beside each other in a circle. It names the node, its wish, the source line that set it, and

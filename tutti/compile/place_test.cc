@@ -64,6 +64,31 @@ target u
             "target u\n");
 }
 
+TEST(Place, RowsAreLookedUpWhereTheTableLives) {
+  EXPECT_EQ(Placed(R"(
+v = Variable() {dtype=float32, shape=[9, 2]} @/cpu:1
+i = Placeholder() {dtype=int64, shape=[3]}
+rows = Gather(v, i) {axis=0}
+here = Gather(v, i) {axis=0} @/cpu:0
+columns = Gather(v, i) {axis=1}
+sum = Neg(rows)
+feed i
+fetch sum
+fetch here
+fetch columns
+)"),
+            "v = Variable() {dtype=float32, shape=[9, 2]} @/job:local/task:0/cpu:1\n"
+            "i = Placeholder() {dtype=int64, shape=[3]} @/job:local/task:0/cpu:0\n"
+            "rows = Gather(v, i) {axis=0} @/job:local/task:0/cpu:1\n"
+            "here = Gather(v, i) {axis=0} @/job:local/task:0/cpu:0\n"
+            "columns = Gather(v, i) {axis=1} @/job:local/task:0/cpu:0\n"
+            "sum = Neg(rows) @/job:local/task:0/cpu:0\n"
+            "feed i\n"
+            "fetch sum\n"
+            "fetch here\n"
+            "fetch columns\n");
+}
+
 TEST(Place, NamesWishesThatCannotBeMet) {
   EXPECT_EQ(Placed("a = NoOp() @/cpu:7\ntarget a\n"),
             "NoOp \"a\" asks for device \"/cpu:7\"; there are: /job:local/task:0/cpu:0, "
@@ -82,12 +107,12 @@ target u
 
 TEST(Place, TakesPartsOfNamesAndStars) {
   const auto program = ParseProgram(R"(
-a = NoOp() @/job:worker/task:*/cpu:1
+a = NoOp() @"/job:worker/task:*/cpu:1"
 b = NoOp() @/task:1
 c = NoOp() @cpu:1
 d = NoOp()
-e = NoOp() @/job:worker/task:1/cpu:*
-f = NoOp() @/job:*/task:0
+e = NoOp() @"/job:worker/task:1/cpu:*"
+f = NoOp() @"/job:*/task:0"
 target a, b, c, d, e, f
 )");
   ASSERT_TRUE(program.ok()) << program.status();

@@ -67,7 +67,7 @@ class ScatterKernel final : public Kernel {
     if (state_->value_locked().valid()) {
       const Tensor& stored = state_->value_locked();
       TUTTI_RETURN_IF_ERROR(CheckDeclared(*state_, stored, declared_));
-      TUTTI_RETURN_IF_ERROR(indices.CheckRange(stored.shape()));
+      TUTTI_RETURN_IF_ERROR(indices.CheckRange(stored.shape(), "variable", state_->name()));
       TUTTI_RETURN_IF_ERROR(indices.CheckRows(stored.shape(), rows.shape()));
     }
     TUTTI_RETURN_IF_ERROR(state_->MakeWritable());

@@ -89,7 +89,7 @@ TEST(RowIndices, AnEmptyTableMayHaveRowsOfAnyWidth) {
   EXPECT_EQ(RowWidth({kHuge, 0, 8}), 0);
   const Tensor none(kInt64, {0}), one = Tensor::Vector<int64_t>({0});
   EXPECT_TRUE(RowIndices(none).CheckRows({0, kHuge, 8}, {0, kHuge, 8}).ok());
-  EXPECT_FALSE(RowIndices(one).CheckRange({0, kHuge, 8}).ok());
+  EXPECT_FALSE(RowIndices(one).CheckRange({0, kHuge, 8}, "variable", "w").ok());
   EXPECT_TRUE(RowIndices(one).CheckRows({2, 3}, {1, 3}).ok());
   EXPECT_FALSE(RowIndices(one).CheckRows({2, 3}, {2, 3}).ok());
 }

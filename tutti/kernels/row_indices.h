@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "tutti/base/status.h"
 #include "tutti/tensor/product.h"
 #include "tutti/tensor/tensor.h"
@@ -21,14 +23,17 @@ class RowIndices {
   }
 
   // OUT_OF_RANGE, naming the first bad index and its position, unless all are rows of `shape`.
-  absl::Status CheckRange(const Shape& shape) const {
-    if (shape.rank() < 1) return InvalidArgument("the variable is a scalar and has no rows");
+  // The message names what has that shape: kind "variable" and its name.
+  absl::Status CheckRange(const Shape& shape, std::string_view kind, std::string_view name) const {
+    if (shape.rank() < 1) {
+      return InvalidArgument("{} \"{}\" is a scalar and has no rows", kind, name);
+    }
     const int64_t rows = shape.dim(0);
     for (int64_t i = 0; i < size_; ++i) {
       const int64_t index = (*this)[i];
       if (index < 0 || index >= rows) {
-        return OutOfRange("indices[{}] is {}; the variable is {} and has rows 0 to {}", i, index,
-                          shape.ToString(), rows - 1);
+        return OutOfRange("indices[{}] is {}; {} \"{}\" is {} and has rows 0 to {}", i, index, kind,
+                          name, shape.ToString(), rows - 1);
       }
     }
     return absl::OkStatus();

@@ -132,7 +132,7 @@ TEST_F(StateTest, ScattersRowsInOrder) {
                                     .Run({{}, Tensor::Of<int64_t>({3}, {0, 1, bad}), by});
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
     EXPECT_EQ(MessageOf(status),
-              fmt::format("indices[2] is {}; the variable is [3, 2] and has rows 0 to 2", bad));
+              fmt::format("indices[2] is {}; variable \"w\" is [3, 2] and has rows 0 to 2", bad));
   }
   EXPECT_TRUE(Value("w").BitwiseEquals(Tensor::Of<int32_t>({3, 2}, {3, 4, 20, 20, 5, 6})));
 }

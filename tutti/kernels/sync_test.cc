@@ -211,7 +211,7 @@ TEST_F(AccumulatorTest, RowsAndDenseTogether) {
                                       Number(0),
                                       Tensor::Of<int32_t>({1}, {3}),
                                       Tensor::Of<float>({1, 1}, {8})})),
-            "indices[0] is 3; the variable is [3, 1] and has rows 0 to 2");
+            "indices[0] is 3; accumulator \"acc\" is [3, 1] and has rows 0 to 2");
 }
 
 TEST_F(AccumulatorTest, LateAndDoubleContributionsAreErrors) {

@@ -220,7 +220,7 @@ class SparseUpdateKernel final : public UpdateKernelBase {
       shape = value.valid() ? value.shape() : Shape{};
       TUTTI_RETURN_IF_ERROR(target_.Check({rows.dtype(), shape}));
       if (next == 0) {
-        TUTTI_RETURN_IF_ERROR(indices.CheckRange(shape));
+        TUTTI_RETURN_IF_ERROR(indices.CheckRange(shape, "variable", target_.states[0]->name()));
         TUTTI_RETURN_IF_ERROR(indices.CheckRows(shape, rows.shape()));
       }
       if (p.scale != 0 && rows.elements() > 0) {

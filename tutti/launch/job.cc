@@ -17,6 +17,7 @@
 #include <cstdio>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/progress_text.h"
 #include "tutti/base/status.h"
 
 namespace tutti {
@@ -105,6 +106,7 @@ void Job::PollOnce() {
       TakeOutput(sources[i].task, sources[i].fd);
     }
   }
+  LookForMissing();
 }
 
 int Job::Timeout() const {
@@ -122,14 +124,50 @@ void Job::TakeOutput(size_t index, int fd) {
   if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) {
     process.ClosePipe(fd);
   } else if (count > 0 && fd == process.progress()) {
-    const std::string_view text(bytes, size_t(count));
-    const size_t end = text.find_last_of('\n');
-    if (end == std::string_view::npos) return;
-    const size_t begin = text.substr(0, end).find_last_of('\n') + 1;
-    output_.SetProgress(text.substr(begin, end - begin));
+    TakeProgress(tasks_[index], {bytes, size_t(count)});
   } else if (count > 0) {
     output_.Take(index, fd == process.out() ? JobOutput::Stream::kOut : JobOutput::Stream::kErr,
                  {bytes, size_t(count)});
+  }
+}
+
+// Whole lines, which are written at once.
+void Job::TakeProgress(Task& task, std::string_view text) {
+  std::optional<std::string_view> shown;
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(end + 1);
+    if (line == kWaitsForOthers) {
+      task.waits_for_others = true;
+    } else if (line == kHasOthers) {
+      task.waits_for_others = false;
+      task.has_others = true;
+    } else {
+      shown = line;
+    }
+  }
+  if (shown) output_.SetProgress(*shown);
+}
+
+// A task that trains, ended well and never met the others keeps those waiting that wait for all.
+// Of tasks elsewhere it is not known whether they met the others.
+void Job::LookForMissing() {
+  if (final_ || mend_at_ != 0) return;
+  const bool waited_for = std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) {
+    return task.runs() && task.waits_for_others;
+  });
+  if (!waited_for) return;
+  for (size_t i = 0; i < tasks_.size(); ++i) {
+    const Task& task = tasks_[i];
+    const bool trains = task.id.job == "worker" || task.id.job == "chief";
+    if (!trains || !task.host.empty() || !task.ended_well || task.has_others) continue;
+    const auto& lines = output_.last_lines(i);
+    cause_ = Cause{.loss = {i, 1, SecondsSince(task.started)},
+                   .last_lines = {lines.begin(), lines.end()},
+                   .never_came = true};
+    EndFinally();
+    StartDeadline(0);  // those that wait cannot know
+    return;
   }
 }
 
@@ -139,6 +177,7 @@ void Job::TakeEnd(size_t index) {
   guard_->Forget(process.pid());
   for (const int fd : {process.out(), process.err(), process.progress()}) TakeRest(index, fd);
   output_.Flush(index);
+  tasks_[index].ended_well = code == 0;
   if (code != 0) TakeLoss(index, code);
 }
 
@@ -259,6 +298,7 @@ void Job::LookAtTasks() {
 }
 
 std::string Job::HowItEnded() const {
+  if (cause_->never_came) return "exited with code 0 before it joined the others, who wait for it";
   const std::string& host = tasks_[cause_->loss.task].host;
   const int code = cause_->loss.code;
   if (!host.empty() && cause_->signal == 0 && code > 128) {

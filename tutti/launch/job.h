@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -37,6 +38,9 @@ class Job {
     net::Socket port = {};               // that it is to listen at; held until it is started
     std::optional<TaskProcess> process;  // of its last start
     int64_t started = 0;                 // NowNanos of that
+    bool waits_for_others = false;       // until all tasks that train have come
+    bool has_others = false;             // they have
+    bool ended_well = false;             // with code 0
 
     bool runs() const { return process.has_value() && !process->reaped(); }
   };
@@ -45,6 +49,7 @@ class Job {
     RestartPolicy::Loss loss;
     int signal = 0;
     std::vector<std::string> last_lines = {};
+    bool never_came = false;  // it ended well, but others wait for it
   };
 
   // job_start.cc
@@ -69,6 +74,8 @@ class Job {
   void PollOnce();
   int Timeout() const;
   void TakeOutput(size_t task, int fd);
+  void TakeProgress(Task& task, std::string_view text);
+  void LookForMissing();
   void TakeEnd(size_t task);
   void TakeRest(size_t task, int fd);
   void TakeSignal();

@@ -64,6 +64,7 @@ absl::Status Job::StartAgent(Task& task, int port) {
   task.process.reset();
   task.process.emplace(*std::move(process));
   task.started = NowNanos();
+  task.waits_for_others = task.has_others = task.ended_well = false;
   return absl::OkStatus();
 }
 

@@ -3,7 +3,6 @@
 // nobody else can take them in between.
 #include <fmt/format.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,17 +14,10 @@
 #include "tutti/cluster/tf_config.h"
 #include "tutti/launch/job.h"
 #include "tutti/net/inherited_socket.h"
+#include "tutti/net/token.h"
 
 namespace tutti {
 namespace {
-
-std::string RandomToken() {
-  unsigned char bytes[16];
-  if (::getentropy(bytes, sizeof(bytes)) != 0) return fmt::format("{}-{}", ::getpid(), NowNanos());
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
-}
 
 // `wanted` cores for each task, in turn where there are not enough; 0: an even share.
 std::vector<int> CoresOf(const std::vector<int>& cores, int task, int tasks, int wanted) {
@@ -75,7 +67,7 @@ absl::Status Job::HoldPorts() {
     TUTTI_ASSIGN_OR_RETURN(const net::Address bound, net::LocalAddress(task.port.fd()));
     address = net::ToString(bound);
   }
-  TUTTI_ASSIGN_OR_RETURN(cluster_, ClusterSpec::Make(std::move(jobs)));
+  TUTTI_ASSIGN_OR_RETURN(cluster_, ClusterSpec::MakeForTraining(std::move(jobs)));
   return absl::OkStatus();
 }
 
@@ -113,6 +105,7 @@ absl::Status Job::StartHere(Task& task) {
   task.process.reset();
   task.process.emplace(std::move(process));
   task.started = NowNanos();
+  task.waits_for_others = task.has_others = task.ended_well = false;
   return absl::OkStatus();
 }
 
@@ -128,7 +121,7 @@ absl::Status Job::Start(int signals) {
   TUTTI_RETURN_IF_ERROR(AssignTasks());
   if (!options_.log_dir.empty()) TUTTI_RETURN_IF_ERROR(output_.OpenLogs(options_.log_dir));
   const char* const token = std::getenv("TUTTI_JOB_TOKEN");
-  token_ = token == nullptr || *token == '\0' ? RandomToken() : token;
+  token_ = token == nullptr || *token == '\0' ? net::MakeToken() : token;
   TUTTI_ASSIGN_OR_RETURN(JobGuard guard, JobGuard::Start());
   guard_.emplace(std::move(guard));
   // What tasks started and left behind becomes a child of this process, so that it can be ended;

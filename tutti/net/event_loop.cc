@@ -46,6 +46,10 @@ void EventLoop::Stop(std::function<void()> last) {
     stopping_ = true;
   });
   thread_.join();
+  // What they hold may hold the loop.
+  timers_.clear();
+  const std::lock_guard lock(mutex_);
+  tasks_.clear();
 }
 
 void EventLoop::Post(std::function<void()> task) {
@@ -87,12 +91,17 @@ void EventLoop::After(int64_t nanos, std::function<void()> task) {
   timers_.emplace(NowNanos() + std::max<int64_t>(nanos, 0), std::move(task));
 }
 
+int64_t EventLoop::SpinNanos() const {
+  constexpr int kMisses = 4, kTryAgain = 16;
+  return misses_ < kMisses || misses_ % kTryAgain == 0 ? spin_nanos_ : 0;
+}
+
 void EventLoop::Run() {
   pthread_setname_np(pthread_self(), thread_name_.substr(0, 15).c_str());
   while (!stopping_) {
     int64_t pause = std::numeric_limits<int64_t>::max();
     if (!timers_.empty()) pause = std::max<int64_t>(timers_.begin()->first - NowNanos(), 0);
-    poller_.Wait(pause, spin_nanos_);
+    misses_ = poller_.Wait(pause, SpinNanos()) ? misses_ + 1 : 0;
     // What woke it may be old: the process can be stopped at any point, here as well. So the clock
     // is read first, and all that had arrived by then is looked at before it counts.
     now_ = NowNanos();

@@ -89,17 +89,18 @@ int Poller::sleepers() const {
   return sleepers_;
 }
 
-void Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
+bool Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
   const int64_t start = NowNanos();
   const int64_t end = timeout_nanos < kNever - start ? start + timeout_nanos : kNever;
   const int64_t spin_end = std::min(start + spin_nanos, end);
   int64_t now = start;
   do {
-    if (Ready(0)) return;
+    if (Ready(0)) return false;
     now = NowNanos();
   } while (now < spin_end);
   const int64_t until = std::min(end, deadline_.load(std::memory_order_relaxed));
   if (until > now) Sleep(until - now);
+  return true;
 }
 
 void Poller::Wake() {

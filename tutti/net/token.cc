@@ -22,6 +22,16 @@ std::string MakeNonce() {
   return nonce;
 }
 
+std::string MakeToken() {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string token;
+  for (const char byte : MakeNonce()) {
+    token += kDigits[static_cast<unsigned char>(byte) >> 4];
+    token += kDigits[static_cast<unsigned char>(byte) & 15];
+  }
+  return token;
+}
+
 std::string TokenDigest(std::string_view token, std::string_view message) {
   std::string digest(EVP_MAX_MD_SIZE, '\0');
   unsigned int length = 0;

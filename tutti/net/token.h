@@ -14,6 +14,9 @@ inline constexpr size_t kDigestBytes = 32;
 // Random bytes, for one handshake only.
 std::string MakeNonce();
 
+// A random token for a job whose user has given none, in letters and digits.
+std::string MakeToken();
+
 // HMAC-SHA256 of `message` under `token`: kDigestBytes bytes. An empty token is a key like others.
 std::string TokenDigest(std::string_view token, std::string_view message);
 

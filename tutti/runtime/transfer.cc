@@ -44,11 +44,23 @@ class SendKernel final : public TransferKernel<Kernel> {
   }
 };
 
+// A value may come from another process, and later kernels trust its type.
+absl::Status CheckType(const Node& recv, const Tensor& value) {
+  const Output declared = recv.output();
+  if (value.dtype() == declared.dtype() && value.shape().CompatibleWith(declared.shape())) {
+    return absl::OkStatus();
+  }
+  return InvalidArgument("{} expects a value of {} {}; {} {} was sent", recv.Describe(),
+                         NameOf(declared.dtype()), declared.shape().ToString(),
+                         NameOf(value.dtype()), value.shape().ToString());
+}
+
 class RecvKernel final : public TransferKernel<AsyncKernel> {
  public:
   void Start(KernelContext& context) override {
     WithKey(context, [&](const std::string& key) {
       context.step->rendezvous->Receive(key, [&context](absl::Status status, Tensor value) {
+        if (status.ok()) status = CheckType(*context.node, value);
         if (status.ok()) context.SetOutput(0, std::move(value));
         context.completion->NodeDone(context.index, std::move(status));
       });

@@ -13,6 +13,7 @@
 #include "tutti/net/inherited_socket.h"
 #include "tutti/train/cancelled_by_signal.h"
 #include "tutti/train/run_config.h"
+#include "tutti/train/strategies/registry.h"
 
 namespace tutti {
 namespace {
@@ -23,7 +24,8 @@ bool IsNumbered(const LaunchEnvironment& environment) {
 
 }  // namespace
 
-void CheckRoleFlags(const LaunchEnvironment& environment, const RunConfig& config) {
+void CheckRoleFlags(const LaunchEnvironment& environment, const StrategyDef& strategy,
+                    const RunConfig& config) {
   if (config.ps == 0 && !config.evaluator) return;
   if (!IsNumbered(environment)) {
     ThrowInvalidArgument(fmt::format(
@@ -31,6 +33,12 @@ void CheckRoleFlags(const LaunchEnvironment& environment, const RunConfig& confi
         "one was started by {}; leave them out{}",
         NameOf(environment.kind),
         environment.kind == LaunchKind::kAlone ? ", or use tutti run --ps and --evaluator" : ""));
+  }
+  for (const auto& [role, wanted] :
+       {std::pair("ps", config.ps > 0), {"evaluator", config.evaluator}}) {
+    if (!wanted || strategy.others.contains(role)) continue;
+    ThrowInvalidArgument(fmt::format("--{} is given, but --strategy {} has no work for that role",
+                                     role, strategy.name));
   }
   ThrowIfError(DivideRoles(environment.size, int(config.ps), config.evaluator).status());
 }

@@ -8,6 +8,7 @@
 namespace tutti {
 
 struct RunConfig;
+struct StrategyDef;
 
 // The place of this process in its job, and nothing if it is alone. TF_CONFIG says it; processes
 // that another launcher has numbered meet, and divide the roles as --ps and --evaluator say. Sets
@@ -16,8 +17,9 @@ struct RunConfig;
 // there are other threads. Throws Error.
 std::optional<TaskConfig> FindTask(const LaunchEnvironment& environment, RunConfig& config);
 
-// Throws Error (kInvalidArgument) when --ps and --evaluator cannot be: alone, with TF_CONFIG, or
-// with too few processes.
-void CheckRoleFlags(const LaunchEnvironment& environment, const RunConfig& config);
+// Throws Error (kInvalidArgument) when --ps and --evaluator cannot be: alone, with TF_CONFIG, with
+// too few processes, or with a strategy that has no work for them.
+void CheckRoleFlags(const LaunchEnvironment& environment, const StrategyDef& strategy,
+                    const RunConfig& config);
 
 }  // namespace tutti

@@ -153,24 +153,23 @@ void Flags::TakeEnvironment() {
 
 bool Flags::ParseWithSettings(int argc, const char* const* argv) {
   has_settings_ = true;
-  std::string config;
-  bool print = false;
-  Add("config", &config, "FILE with settings (tutti.toml, if there is one)");
-  Add("print-config", &print, "show every setting and where it comes from, and end");
+  Add("config", &config_, "FILE with settings (tutti.toml, if there is one)");
+  Add("print-config", &print_, "show every setting and where it comes from, and end");
   // The file comes first and the flags last, but a flag names the file.
+  std::string path;
   for (int i = 1; i < argc; ++i) {
     const std::string_view argument = argv[i];
-    if (argument == "--config" && i + 1 < argc) config = argv[i + 1];
-    if (argument.starts_with("--config=")) config = argument.substr(argument.find('=') + 1);
+    if (argument == "--config" && i + 1 < argc) path = argv[i + 1];
+    if (argument.starts_with("--config=")) path = argument.substr(argument.find('=') + 1);
   }
   const char* const named = std::getenv("TUTTI_CONFIG");
-  if (config.empty() && named != nullptr) config = named;
-  if (config.empty() && ::access("tutti.toml", F_OK) == 0) config = "tutti.toml";
-  if (!config.empty()) TakeFile(config, FileName(argv[0]));
+  if (path.empty() && named != nullptr) path = named;
+  if (path.empty() && ::access("tutti.toml", F_OK) == 0) path = "tutti.toml";
+  if (!path.empty()) TakeFile(path, FileName(argv[0]));
   TakeEnvironment();
   if (!Parse(argc, argv)) return false;
-  if (print) std::fputs(Settings().c_str(), stdout);
-  return !print;
+  if (print_) std::fputs(Settings().c_str(), stdout);
+  return !print_;
 }
 
 std::string Flags::Settings() const {
@@ -227,7 +226,9 @@ std::string Flags::Help(std::string_view program) const {
   text += fmt::format("  {:<{}}  this text\n", "--help", width);
   text +=
       "environment:\n"
-      "  TF_CONFIG        the cluster and this task's place in it; not set: alone\n"
+      "  TF_CONFIG        the cluster and this task's place in it; not set: as mpirun, srun or "
+      "torchrun\n"
+      "                   say, else alone\n"
       "  TUTTI_JOB_TOKEN  a secret text, the same for all tasks of a job; others are refused\n";
   if (has_settings_) {
     text +=

@@ -72,7 +72,10 @@ class Flags {
 
   std::string summary_;
   std::vector<Flag> flags_;
-  bool has_settings_ = false;  // --print-config and --config are known
+  // What ParseWithSettings adds: --config and --print-config.
+  bool has_settings_ = false;
+  std::string config_;
+  bool print_ = false;
 };
 
 }  // namespace tutti

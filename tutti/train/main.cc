@@ -138,6 +138,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("early-stop", &config.early_stop,
             "METRIC:PATIENCE, to end when so many evaluations brought nothing better",
             AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
+  flags.Add("export", &config.export_dir,
+            "DIRECTORY for the trained model, which `tutti predict` runs without this program");
   flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
   flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
   flags.Add("show", &config.show,
@@ -297,10 +299,12 @@ int Main(int argc, char** argv, const MainOptions& options,
     Flags flags = FlagsOf(config, options);
     if (!flags.ParseWithSettings(argc, argv)) return 0;
     config.settings = flags.Settings();
+    // The log reads its level when it is first used, which is later.
+    if (config.quiet) ::setenv("TUTTI_LOG", "error", /*overwrite=*/0);
     strategy = &FindStrategy(config.strategy);
     KeepOwnFlags(*strategy, config.strategy_flags);
     const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());
-    CheckRoleFlags(environment, config);
+    CheckRoleFlags(environment, *strategy, config);
     meeting = true;
     task = FindTask(environment, config);
     meeting = false;

@@ -32,13 +32,14 @@ struct RunConfig {
   int64_t ps = 0;                    // --ps: of the processes that MPI, Slurm or torchrun started
   bool evaluator = false;            // --evaluator: the last of them evaluates
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
-  std::string model_dir = {};  // --model-dir: where checkpoints are kept; empty: there are none
+  std::string model_dir = {};  // --model-dir: for checkpoints and summaries; empty: there are none
   // --save-every: how often one is written: steps ("500"), seconds ("60s"), or "0", only at the end
   std::string save_every = "600s";
   int64_t keep = 5;                 // --keep: how many of the newest stay; 0: all
   std::string keep_best = {};       // --keep-best: and the best one by this metric
   std::string warm_start = {};      // --warm-start: a checkpoint to take what fits from
   std::string warm_start_map = {};  // --warm-start-map: NEW=OLD,... names for it
+  std::string export_dir = {};      // --export: where TrainAndEvaluate exports the model at the end
   std::string report = {};          // --report: what a training took, as JSON
   std::string trace = {};  // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
   std::string http = {};   // --http: PORT or HOST:PORT of /metrics and /healthz
@@ -50,7 +51,9 @@ struct RunConfig {
   std::string show = {};
   int64_t summary_every = 100;  // --summary-every: steps between summaries in the model directory
   bool histograms = false;      // --histograms: of weights and gradients, with each summary
-  int64_t epochs = 0;           // --epochs: passes over the data instead of max_steps; 0: max_steps
+  // --epochs: passes over the data instead of max_steps; 0: max_steps. A learning-rate schedule
+  // over max_steps does not follow it.
+  int64_t epochs = 0;
   int64_t eval_every = 0;       // --eval-every: steps between evaluations; 0: only at the end
   std::string early_stop = {};  // --early-stop: METRIC:PATIENCE
   // The cluster and the place of this process in it, as the text of TF_CONFIG; empty: there is no

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,6 +21,7 @@
 #include "tutti/cluster/roles.h"
 #include "tutti/net/coordination/meeting_file.h"
 #include "tutti/net/coordination/star.h"
+#include "tutti/net/token.h"
 
 namespace tutti {
 namespace {
@@ -31,14 +31,6 @@ constexpr auto kLook = std::chrono::milliseconds(20);  // between looks for the 
 std::string FromEnvironment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-std::string RandomToken() {
-  unsigned char bytes[16] = {};
-  if (::getentropy(bytes, sizeof(bytes)) != 0) return "";
-  std::string token;
-  for (const unsigned char byte : bytes) token += fmt::format("{:02x}", byte);
-  return token;
 }
 
 // What others can reach this host at.
@@ -79,7 +71,7 @@ absl::StatusOr<Place> PlaceByPmi(const LaunchEnvironment& environment, int64_t d
         number);
   }
   std::string token = FromEnvironment("TUTTI_JOB_TOKEN");
-  if (token.empty()) token = RandomToken();
+  if (token.empty()) token = net::MakeToken();
   // The token may be any text, PMI's values may not.
   const bool given = !FromEnvironment("TUTTI_JOB_TOKEN").empty();
   TUTTI_ASSIGN_OR_RETURN(
@@ -118,7 +110,7 @@ absl::StatusOr<Place> PlaceByFile(const LaunchEnvironment& environment, const Me
   const std::string token = FromEnvironment("TUTTI_JOB_TOKEN");
   if (environment.rank == 0) {
     Place place = {environment.job, OwnHost(environment.one_host),
-                   token.empty() ? RandomToken() : token, path};
+                   token.empty() ? net::MakeToken() : token, path};
     TUTTI_RETURN_IF_ERROR(
         net::WriteMeetingFile(path, {place.host, place.job, 0, token.empty() ? place.token : ""}));
     return place;
@@ -203,8 +195,13 @@ absl::StatusOr<MetTasks> MeetTasks(const LaunchEnvironment& environment,
   if (!place.file.empty()) ::unlink(place.file.c_str());
   if (!star.ok()) return star.status();
   MetTasks met;
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<net::Address> own,
-                         net::Resolve({(*star)->own_address(), 0}));
+  // Processes of one host may have met at its loopback, where others cannot reach them.
+  const std::string met_at = (*star)->own_address();
+  const bool loopback = met_at.starts_with("127.") || met_at == "::1";
+  const bool given = !FromEnvironment("TUTTI_HOST").empty();
+  const std::string host =
+      given || (loopback && !environment.one_host) ? OwnHost(environment.one_host) : met_at;
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<net::Address> own, net::Resolve({host, 0}));
   TUTTI_ASSIGN_OR_RETURN(met.port, net::Listen(own.front()));
   TUTTI_ASSIGN_OR_RETURN(const net::Address bound, net::LocalAddress(met.port.fd()));
   TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> addresses,
@@ -212,7 +209,8 @@ absl::StatusOr<MetTasks> MeetTasks(const LaunchEnvironment& environment,
   ClusterSpec::Jobs jobs;
   const std::vector<TaskId> tasks = TasksOf(roles);
   for (size_t i = 0; i < tasks.size(); ++i) jobs[tasks[i].job][tasks[i].index] = addresses[i];
-  TUTTI_ASSIGN_OR_RETURN(met.config.cluster, ClusterSpec::Make(std::move(jobs), "the job"));
+  TUTTI_ASSIGN_OR_RETURN(met.config.cluster,
+                         ClusterSpec::MakeForTraining(std::move(jobs), "the job"));
   met.config.task = tasks[size_t(environment.rank)];
   met.token = place.token;
   return met;

@@ -3,13 +3,13 @@
 // batches too (update_kernel.cc). So every row is from one moment, and neither a look-up nor an
 // update waits for the whole of the other.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <mutex>
 
 #include "tutti/base/checked.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/dynamic_kernel.h"
-#include "tutti/kernels/indices.h"
 #include "tutti/kernels/row_indices.h"
 #include "tutti/kernels/variable_access.h"
 
@@ -54,11 +54,17 @@ class GatherRowsKernel final : public DynamicKernel {
           state_->name());
     }
     TUTTI_RETURN_IF_ERROR(CheckDeclared(*state_, table, declared_));
-    TUTTI_RETURN_IF_ERROR(CheckIndices(c.input(1), table.shape().dim(0), "indices"));
-    std::vector<int64_t> dims(c.input(1).shape().dims().begin(), c.input(1).shape().dims().end());
-    const auto row = table.shape().dims().subspan(1);
-    dims.insert(dims.end(), row.begin(), row.end());
-    return SetShape(c, 0, Shape(dims));
+    TUTTI_RETURN_IF_ERROR(
+        RowIndices(c.input(1)).CheckRange(table.shape(), "variable", state_->name()));
+    std::array<int64_t, 2 * kMaxRank> dims = {};
+    auto end = dims.begin();
+    for (const auto part : {c.input(1).shape().dims(), table.shape().dims().subspan(1)}) {
+      end = std::copy(part.begin(), part.end(), end);
+    }
+    std::string why;
+    const auto shape = Shape::Make(std::span(dims.begin(), end), &why);
+    if (!shape) return InvalidArgument("the result is too large: {}", why);
+    return SetShape(c, 0, *shape);
   }
 
   // Copies rows from number `first` on; returns the number of the next. REQUIRES: the lock is held.

@@ -177,7 +177,7 @@ absl::Status ApplyRows(KernelContext& c, AccumulatorResource& accumulator) {
   TUTTI_ASSIGN_OR_RETURN(const int64_t slot, IntegerScalar(c.input(2), "slot"));
   const RowIndices indices(c.input(3));
   const Shape& shape = accumulator.config().shape;
-  TUTTI_RETURN_IF_ERROR(indices.CheckRange(shape));
+  TUTTI_RETURN_IF_ERROR(indices.CheckRange(shape, "accumulator", accumulator.config().name));
   TUTTI_RETURN_IF_ERROR(indices.CheckRows(shape, c.input(4).shape()));
   Contribution contribution;
   TUTTI_ASSIGN_OR_RETURN(contribution.indices,

@@ -75,8 +75,8 @@ absl::Status ParseBody(const FrameHead& head, std::string_view bytes, FrameBody*
 // The text of a kHello.
 struct Hello {
   uint64_t window = 0;  // bytes of payloads that the sender of the hello keeps untaken
-  std::string host;     // one kernel and one network namespace; empty: does not join memory
-  std::string socket;   // abstract name of the Unix socket at which it joins
+  std::string host;     // one kernel and one network namespace
+  std::string socket;   // abstract name of the Unix socket at which it joins memory; empty: nowhere
   std::string secret;   // to be shown there
 };
 std::string EncodeHello(const Hello& hello);

@@ -55,6 +55,9 @@ class Inbox {
   // is any memory. UNAVAILABLE where the connection broke.
   absl::StatusOr<Result> Read(int fd, Bytes scratch, size_t budget);
 
+  // The same with bytes that were read already.
+  absl::Status Consume(ConstBytes bytes);
+
   uint64_t messages() const { return messages_; }
   uint64_t bytes() const { return bytes_; }
 
@@ -63,7 +66,6 @@ class Inbox {
   enum class Moved : uint8_t { kBytes, kNothing, kEnd };
 
   absl::StatusOr<Moved> Receive(int fd, Bytes into, size_t* count);
-  absl::Status Consume(ConstBytes bytes);
   absl::Status OnHead();
   absl::Status OnBody(std::string_view body);
   absl::Status BeginMessage(std::string_view body);

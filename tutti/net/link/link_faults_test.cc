@@ -42,9 +42,9 @@ class LinkProcessTest : public testing::TestWithParam<bool> {
     ASSERT_GE(child_, 0);
     if (child_ == 0) {
       TestNode b(kB, 2, Edit(), listening.Release(), [](Recorder* events) {
-        events->on_received = [](Link& link, std::string_view header, const auto& payloads) {
+        events->CallOnReceived([](Link& link, std::string_view header, const auto& payloads) {
           link.Send("answer to " + std::string(header), payloads);
-        };
+        });
       });
       while (true) pause();
     }

@@ -39,7 +39,9 @@ class Recorder final : public LinkEvents {
   }
 
   void Received(Link& link, std::string_view header, std::vector<Payload> payloads) override {
-    if (on_received != nullptr) on_received(link, header, payloads);
+    if (const auto call = Locked<OnReceived>([this] { return on_received_; }); call != nullptr) {
+      call(link, header, payloads);
+    }
     const std::lock_guard lock(mutex_);
     Message& message = messages.emplace_back();
     message.task = link.peer().task;
@@ -83,8 +85,13 @@ class Recorder final : public LinkEvents {
     return read();
   }
 
+  using OnReceived = std::function<void(Link&, std::string_view, const std::vector<Payload>&)>;
+  void CallOnReceived(OnReceived call) {
+    const std::lock_guard lock(mutex_);
+    on_received_ = std::move(call);
+  }
+
   // Set before the links are used.
-  std::function<void(Link&, std::string_view, const std::vector<Payload>&)> on_received;
   bool take = true;
   bool keep = false;
   absl::Status refuse_place;
@@ -98,6 +105,7 @@ class Recorder final : public LinkEvents {
  private:
   std::mutex mutex_;
   std::condition_variable changed_;
+  OnReceived on_received_;
   std::vector<std::unique_ptr<std::byte[]>> memory_;
 };
 

@@ -44,7 +44,8 @@ class LinkTable final : public Links {
   LinkTable(LinksOptions options, LinkEvents* events) : context_(std::make_shared<Context>()) {
     context_->options = std::move(options);
     context_->events = events;
-    context_->memory = std::make_shared<SharedMemory>();
+    context_->memory = context_->options.memory != nullptr ? context_->options.memory
+                                                           : std::make_shared<SharedMemory>();
     context_->scratch.resize(kScratchBytes);
     context_->check = [this](const TaskIdentity& peer) { return Check(peer); };
     context_->gone = [this](StreamLink* link) { Gone(link); };
@@ -89,13 +90,13 @@ class LinkTable final : public Links {
 absl::Status LinkTable::Open() {
   TUTTI_ASSIGN_OR_RETURN(context_->loop,
                          EventLoop::Create("tutti-links", context_->options.spin_nanos));
+  const shm::EndpointName name = shm::MakeEndpointName();
+  context_->host = name.host;
   if (context_->options.shared_memory) {
-    const shm::EndpointName name = shm::MakeEndpointName();
     joining_ = std::make_unique<JoiningPlace>(
         context_->loop.get(),
         [this](const std::string& secret, Socket socket) { Join(secret, std::move(socket)); });
     TUTTI_RETURN_IF_ERROR(joining_->Open(name.socket));
-    context_->host = name.host;
     context_->joining_socket = name.socket;
   }
   return context_->loop->Start();
@@ -166,7 +167,10 @@ std::shared_ptr<Link> LinkTable::To(const std::string& task, const std::string& 
     const auto newest = newest_.find(task);
     const uint64_t known = newest == newest_.end() ? 0 : newest->second;
     made = std::make_shared<StreamLink>(context_, task, address, incarnation);
-    if (incarnation != 0 && incarnation < known) {
+    if (task == context_->options.identity.task && !IsClient(task)) {
+      refused = InvalidArgument("{} has no link to itself", task);
+      alive_.insert(made);
+    } else if (incarnation != 0 && incarnation < known) {
       refused = Aborted("{} ({}): it restarted: incarnation {} is there, {} was expected", task,
                         address, known, incarnation);
       alive_.insert(made);

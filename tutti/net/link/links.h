@@ -25,8 +25,11 @@ struct LinksOptions {
   double silence_seconds = 4;
   uint64_t window_bytes = uint64_t{256} << 20;  // of payloads that came and were not taken, a link
   bool shared_memory = true;                    // joins memory with tasks of this host
-  bool checksums = true;        // of payloads between hosts; heads have theirs everywhere
-  int64_t spin_nanos = 30'000;  // that the thread looks for more before it sleeps
+  std::shared_ptr<SharedMemory> memory;         // what memory() gives; null: one of its own
+  bool checksums = true;  // of payloads between hosts; heads have theirs everywhere
+  // That the links' thread looks for more before it sleeps (EventLoop): more than two wake-ups
+  // take, or two sides that answer each other both go to sleep in every turn.
+  int64_t spin_nanos = 100'000;
 };
 
 // All links of a process. A link is opened when it is first asked for, accepted when another task

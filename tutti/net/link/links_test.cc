@@ -77,9 +77,9 @@ TEST_P(LinksTest, MessagesArriveWholeAndInOrder) {
 
 TEST_P(LinksTest, AnswersComeOverTheSameLink) {
   TestNode b(kB, 2, Options(), -1, [](Recorder* events) {
-    events->on_received = [](Link& link, std::string_view header, const auto&) {
+    events->CallOnReceived([](Link& link, std::string_view header, const auto&) {
       link.Send("answer to " + std::string(header), {});
-    };
+    });
   });
   TestNode client("client", 77, Options());
   client.To(b, kB)->Send("question", {});
@@ -164,7 +164,7 @@ TEST_P(LinksTest, OwnersGoWhenTheBytesHaveNoMoreUse) {
   ASSERT_TRUE(b.events.WaitForMessages(2));
   // An answer that was sent after the last release shows that the releases have come.
   std::promise<void> answered;
-  a.events.on_received = [&](Link&, std::string_view, const auto&) { answered.set_value(); };
+  a.events.CallOnReceived([&](Link&, std::string_view, const auto&) { answered.set_value(); });
   b.links->All()[0]->Send("answer", {});
   answered.get_future().wait();
   for (const auto& owner : owners) EXPECT_TRUE(owner.expired());
@@ -252,6 +252,30 @@ TEST(Links, ATaskThatIsNotThereIsNamed) {
   a.links->To(kB, "no-such-host.invalid:1");
   ASSERT_TRUE(a.events.WaitUntil([&] { return a.events.broken.size() == 2; }));
   EXPECT_THAT(TextOf(a.events.broken[1].second), HasSubstr("no-such-host.invalid"));
+}
+
+TEST(Links, ATaskHasNoLinkToItself) {
+  TestNode a(kA, 1);
+  a.To(a, kA)->Send("x", {});
+  EXPECT_EQ(TextOf(a.events.WaitForEnd()), kA + " has no link to itself");
+}
+
+// What came in place over a link may be sent back over it, also when the link is closing: its owner
+// then goes without a word.
+TEST(Links, APayloadMayBeSentBack) {
+  TestNode a(kA, 1);
+  TestNode b(kB, 2, nullptr, -1, [](Recorder* events) {
+    events->CallOnReceived([](Link& link, std::string_view, const std::vector<Payload>& payloads) {
+      link.Send("back", payloads);
+      link.Close(Cancelled("enough"));
+      for (int i = 0; i < 3; ++i) link.Send("too late", payloads);
+    });
+  });
+  a.To(b, kB)->Send("x", {PayloadOf(RandomBytes(1 << 20, 5))});
+  ASSERT_TRUE(a.events.WaitForMessages(1));
+  EXPECT_TRUE(a.events.messages[0].payloads[0] == RandomBytes(1 << 20, 5));
+  EXPECT_EQ(a.events.WaitForEnd().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(b.events.WaitForEnd().code(), absl::StatusCode::kCancelled);
 }
 
 TEST(Links, ANameIsLookedUp) {

@@ -75,11 +75,12 @@ void StreamLink::DriveDial() {
 
 // Asks the name service on a thread of its own, which may take seconds.
 void StreamLink::Lookup() {
-  auto ask = [self = shared_from_this(), context = context_, round = dial_round_,
+  auto ask = [link = weak_from_this(), context = context_, round = dial_round_,
               endpoint = dial_->endpoint()] {
     auto addresses = std::make_shared<absl::StatusOr<std::vector<Address>>>(Resolve(endpoint));
-    context->loop->Post([self, round, addresses] {
-      if (self->dial_ == nullptr || self->dial_round_ != round) return;
+    context->loop->Post([link, round, addresses] {
+      const auto self = link.lock();
+      if (self == nullptr || self->dial_ == nullptr || self->dial_round_ != round) return;
       self->dial_->LookedUp(std::move(*addresses));
       self->DriveDial();
     });
@@ -183,9 +184,10 @@ absl::Status StreamLink::OnHello(std::string_view text) {
   }
   TUTTI_ASSIGN_OR_RETURN(const Hello hello, ParseHello(text));
   peer_window_ = hello.window;
+  one_host_ = context_->host == hello.host;
   if (!dialled_) return absl::OkStatus();
-  const bool one_host = !context_->host.empty() && context_->host == hello.host;
-  const bool joined = one_host && TryToJoin(hello);
+  const bool both_join = !context_->joining_socket.empty() && !hello.socket.empty();
+  const bool joined = one_host_ && both_join && TryToJoin(hello);
   {
     const std::lock_guard lock(mutex_);
     outbox_.SendControl(FrameKind::kOpen);
@@ -223,7 +225,7 @@ void StreamLink::Opened(bool memory) {
     const std::lock_guard lock(mutex_);
     state_ = State::kOpen;
     outbox_.Open({.window = peer_window_,
-                  .checksums = context_->options.checksums && !memory,
+                  .checksums = context_->options.checksums && !one_host_,
                   .memory = memory ? context_->memory : nullptr});
     PostFlush();
   }

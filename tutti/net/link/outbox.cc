@@ -48,7 +48,10 @@ void Outbox::Open(Terms terms) {
 }
 
 void Outbox::Send(std::string header, std::vector<Payload> payloads) {
-  if (closing_) return;
+  if (closing_) {
+    for (Payload& payload : payloads) done_.push_back(std::move(payload));
+    return;
+  }
   Message message{.header = std::move(header), .payloads = std::move(payloads)};
   for (const Payload& payload : message.payloads) message.bytes += payload.bytes.size();
   if (open_) return QueueOrHold(std::move(message));
@@ -76,6 +79,12 @@ void Outbox::Release() {
 
 void Outbox::SendControl(FrameKind kind, uint64_t number, std::string_view text) {
   queue_.push_back({.head = EncodeFrame(kind, number, text)});
+}
+
+void Outbox::SendPing() {
+  const bool begun = segment_ > 0 || offset_ > 0;
+  if (!queue_.empty() && (begun || queue_.front().copies.empty())) return;
+  queue_.push_front({.head = EncodeFrame(FrameKind::kPing, 0, {})});
 }
 
 void Outbox::SendClose(const absl::Status& reason) {

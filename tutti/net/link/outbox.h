@@ -37,6 +37,9 @@ class Outbox {
 
   void Send(std::string header, std::vector<Payload> payloads);
   void SendControl(FrameKind kind, uint64_t number = 0, std::string_view text = {});
+  // A sign of life, if nothing is about to be written; it passes a frame that is still being
+  // copied.
+  void SendPing();
   // After this nothing is taken any more. The frame leaves when all before it has.
   void SendClose(const absl::Status& reason);
 

@@ -98,7 +98,7 @@ TEST(SharedMemory, PayloadsAreReadInPlace) {
   payload.owner.reset();
   // The answer leaves behind the release.
   std::promise<void> answered;
-  a.events.on_received = [&](Link&, std::string_view, const auto&) { answered.set_value(); };
+  a.events.CallOnReceived([&](Link&, std::string_view, const auto&) { answered.set_value(); });
   b.links->All()[0]->Send("answer", {});
   answered.get_future().wait();
   EXPECT_EQ(a.links->memory()->usage().in_use, 0u);

@@ -268,6 +268,7 @@ std::shared_ptr<const void> StreamLink::Lease(
 // The end ----------------------------------------------------------------------------------------
 
 void StreamLink::Close(absl::Status reason) {
+  if (state() == State::kBroken) return;
   if (reason.ok()) reason = Cancelled("the link is not needed any more");
   context_->loop->Post([self = shared_from_this(), reason = std::move(reason)] {
     const State state = self->state();
@@ -297,7 +298,10 @@ void StreamLink::Tick(int64_t now) {
   {
     const std::lock_guard lock(mutex_);
     outbox_.ForgetRegions();
-    if (outbox_.idle() && now - last_write_ > silence / 10) outbox_.SendControl(FrameKind::kPing);
+    if (now - last_ping_ > silence / 10) {
+      last_ping_ = now;
+      outbox_.SendPing();
+    }
   }
   Flush();
 }

@@ -29,8 +29,8 @@ struct Context {
   std::shared_ptr<SharedMemory> memory;
   std::unique_ptr<EventLoop> loop;
   std::vector<std::byte> scratch;  // of the loop's thread
-  std::string host;                // empty: memory is not joined
-  std::string joining_socket;
+  std::string host;
+  std::string joining_socket;  // empty: memory is not joined
   // A task answered as this incarnation: why the link to it must not be, or OK. Thread-safe.
   std::function<absl::Status(const TaskIdentity&)> check;
   std::function<void(StreamLink*)> gone;  // a link broke; before Broken is called
@@ -138,8 +138,10 @@ class StreamLink final : public Link,
   uint64_t watch_ = 0;
   Inbox inbox_;
   uint64_t peer_window_ = 0;
+  bool one_host_ = false;       // with the peer
   uint64_t payload_bytes_ = 0;  // received
   int64_t last_heard_ = 0;
+  int64_t last_ping_ = 0;
   int64_t close_by_ = 0;
   absl::Status close_reason_;
   bool closed_by_peer_ = false;

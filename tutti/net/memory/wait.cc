@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/spin.h"
 #include "tutti/net/memory/memory_transport.h"
 
 // How a rank waits. A message between two cores that both look for it takes some 100 ns; giving the
@@ -16,14 +17,6 @@ namespace {
 constexpr int64_t kSpinNanos = 20'000;
 constexpr int64_t kYieldNanos = 200'000;
 constexpr int kLooksBetweenClocks = 32;
-
-void Pause() {
-#if defined(__x86_64__)
-  __builtin_ia32_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
 
 }  // namespace
 

@@ -13,17 +13,27 @@ namespace tutti::testing {
 
 struct InProcessNetwork::State {
   std::mutex mutex;
-  std::map<std::string, Peers*> processes;  // null: lost
+  std::map<std::string, TaskPeers*> processes;  // null: lost
   std::vector<std::shared_ptr<Link>> links;
   std::vector<std::unique_ptr<Port>> ports;
+  std::map<TaskPeers*, int> busy;  // threads that are in its code
+  std::condition_variable idle;
   std::atomic<int64_t> untaken{0};
   LaneThreads calls;
+
+  void Enter(TaskPeers* peers) {  // REQUIRES: the mutex is held
+    ++busy[peers];
+  }
+  void Exit(TaskPeers* peers) {
+    std::lock_guard lock(mutex);
+    if (--busy[peers] == 0) idle.notify_all();
+  }
 };
 
 // One end. Its thread tells its owner what the other end sent.
 class InProcessNetwork::Link final : public net::Link {
  public:
-  Link(State* state, net::TaskIdentity peer, net::LinkEvents* events)
+  Link(State* state, net::TaskIdentity peer, TaskPeers* events)
       : state_(state), peer_(std::move(peer)), events_(events) {}
   ~Link() override { thread_.join(); }
 
@@ -96,11 +106,12 @@ class InProcessNetwork::Link final : public net::Link {
       events_->Received(*this, message.header, std::move(placed));
     }
     events_->Broken(*this, over_);
+    state_->Exit(events_);
   }
 
   State* const state_;
   const net::TaskIdentity peer_;
-  net::LinkEvents* const events_;
+  TaskPeers* const events_;
   Link* other_ = nullptr;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -113,24 +124,19 @@ namespace {
 
 class Channel final : public ControlChannel {
  public:
-  using Find = std::function<Peers*()>;
-  Channel(std::string task, LaneThreads* threads, Find find)
-      : task_(std::move(task)), threads_(threads), find_(std::move(find)) {}
+  using Deliver = std::function<void(ControlMethod, ControlRequest, ControlDone)>;
+  Channel(LaneThreads* threads, Deliver deliver)
+      : threads_(threads), deliver_(std::move(deliver)) {}
 
   void Call(ControlMethod method, ControlRequest request, ControlDone done) override {
-    threads_->Post([=, find = find_, task = task_]() mutable {
-      if (Peers* const peers = find()) {
-        peers->Handle(method, std::move(request), std::move(done));
-      } else {
-        done(Unavailable("{} is gone", task));
-      }
+    threads_->Post([=, deliver = deliver_]() mutable {
+      deliver(method, std::move(request), std::move(done));
     });
   }
 
  private:
-  const std::string task_;
   LaneThreads* const threads_;
-  const Find find_;
+  const Deliver deliver_;
 };
 
 }  // namespace
@@ -138,14 +144,16 @@ class Channel final : public ControlChannel {
 // The network as one process sees it.
 class InProcessNetwork::Port final : public Network {
  public:
-  Port(State* state, Peers* peers) : state_(state), peers_(peers) {}
+  Port(State* state, TaskPeers* peers) : state_(state), peers_(peers) {}
 
   std::shared_ptr<net::Link> OpenLink(const std::string& task, const net::TaskIdentity&) override {
     std::lock_guard lock(state_->mutex);
-    Peers* const other = state_->processes[task];
+    TaskPeers* const other = state_->processes[task];
     if (other == nullptr) return nullptr;
     auto here = std::make_shared<Link>(state_, other->self(), peers_);
     auto there = std::make_shared<Link>(state_, peers_->self(), other);
+    state_->Enter(peers_);
+    state_->Enter(other);
     here->Start(there.get());
     there->Start(here.get());
     state_->links.push_back(here);
@@ -155,26 +163,44 @@ class InProcessNetwork::Port final : public Network {
 
   absl::StatusOr<Control> OpenControl(const std::string& task, int64_t,
                                       std::function<void(absl::Status)>) override {
-    const auto find = [state = state_, task] {
-      std::lock_guard lock(state->mutex);
-      return state->processes[task];
+    net::TaskIdentity identity;
+    {
+      std::lock_guard lock(state_->mutex);
+      const auto it = state_->processes.find(task);
+      if (it == state_->processes.end() || it->second == nullptr) {
+        return Unavailable("nobody listens there");
+      }
+      identity = it->second->self();
+    }
+    const auto deliver = [state = state_, task](ControlMethod method, ControlRequest request,
+                                                ControlDone done) {
+      TaskPeers* peers = nullptr;
+      {
+        std::lock_guard lock(state->mutex);
+        peers = state->processes[task];
+        if (peers != nullptr) state->Enter(peers);
+      }
+      if (peers == nullptr) {
+        done(Unavailable("{} is gone", task));
+        return;
+      }
+      peers->Handle(method, std::move(request), std::move(done));
+      state->Exit(peers);
     };
-    Peers* const other = find();
-    if (other == nullptr) return Unavailable("nobody listens there");
-    return Control{std::make_shared<Channel>(task, &state_->calls, find), other->self()};
+    return Control{std::make_shared<Channel>(&state_->calls, deliver), identity};
   }
 
   std::string AddressOf(const std::string&) const override { return "in process"; }
 
  private:
   State* const state_;
-  Peers* const peers_;
+  TaskPeers* const peers_;
 };
 
 InProcessNetwork::InProcessNetwork() : state_(std::make_shared<State>()) {}
 InProcessNetwork::~InProcessNetwork() { state_->links.clear(); }
 
-Network* InProcessNetwork::Join(const std::string& task, Peers* peers) {
+Network* InProcessNetwork::Join(const std::string& task, TaskPeers* peers) {
   std::lock_guard lock(state_->mutex);
   state_->processes[task] = peers;
   state_->ports.push_back(std::make_unique<Port>(state_.get(), peers));
@@ -191,6 +217,12 @@ void InProcessNetwork::Lose(const std::string& task) {
     }
   }
   for (Link* link : broken) link->Close(Unavailable("{} was lost", task));
+}
+
+void InProcessNetwork::Leave(const std::string& task, TaskPeers* peers) {
+  std::unique_lock lock(state_->mutex);
+  if (state_->processes[task] == peers) state_->processes[task] = nullptr;
+  state_->idle.wait(lock, [&] { return state_->busy[peers] == 0; });
 }
 
 int64_t InProcessNetwork::untaken_bytes() const { return state_->untaken; }

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "tutti/base/status.h"
+#include "tutti/collective/reduce/reduce_values.h"
 #include "tutti/collective/reduce/reduction_names.h"
 
 namespace tutti::collective {
@@ -99,34 +100,12 @@ struct Bounds {
 // multiplication may round, and every number may be rounded once more for its journey; so may the
 // mean at the end.
 Bounds Reduced(const Trial& trial, const std::vector<double>& values) {
-  double result = values[0];
-  double magnitude = std::abs(values[0]);
-  for (size_t r = 1; r < values.size(); ++r) {
-    const double value = values[r];
-    switch (trial.reduction) {
-      case Reduction::kSum:
-      case Reduction::kMean:
-        result += value;
-        magnitude += std::abs(value);
-        break;
-      case Reduction::kMin:
-        result = std::min(result, value);
-        break;
-      case Reduction::kMax:
-        result = std::max(result, value);
-        break;
-      case Reduction::kProduct:
-        result *= value;
-        magnitude *= std::abs(value);
-        break;
-    }
-  }
+  std::vector<double> sizes(values.size());
+  std::transform(values.begin(), values.end(), sizes.begin(), [](double v) { return std::abs(v); });
+  double result = ReduceValues(trial.reduction, values);
+  const double magnitude = ReduceValues(trial.reduction, sizes);
+  if (trial.reduction == Reduction::kMean && !IsFloating(trial.dtype)) result = std::trunc(result);
   const auto ranks = static_cast<double>(values.size());
-  if (trial.reduction == Reduction::kMean) {
-    result /= ranks;
-    magnitude /= ranks;
-    if (!IsFloating(trial.dtype)) result = std::trunc(result);
-  }
   const bool exact = trial.reduction == Reduction::kMin || trial.reduction == Reduction::kMax;
   const double error = exact ? 0 : (2 * ranks + 2) * RoundOff(trial.dtype, trial.wire) * magnitude;
   return {result, error};

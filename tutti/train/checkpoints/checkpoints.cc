@@ -379,6 +379,23 @@ absl::Status Checkpoints::Finish(Session& session, int64_t step, int64_t positio
   return last_;
 }
 
+bool Checkpoints::WillSave(int64_t step, bool last) {
+  if (!directory_) return false;
+  if (last) {
+    Wait();
+    return saved_ != step;
+  }
+  return !writing_.load(std::memory_order_acquire) && schedule_.Due(step, NowNanos());
+}
+
+std::optional<SaveEnd> Checkpoints::TakeEnded() {
+  if (taken_ == begun_ || writing_.load(std::memory_order_acquire)) return std::nullopt;
+  Wait();
+  taken_ = begun_;
+  return SaveEnd{begun_, path_ + "/" + checkpoint::CheckpointName(begun_),
+                 std::string(MessageOf(last_))};
+}
+
 void Checkpoints::NoteMetrics(int64_t step, const std::map<std::string, double>& metrics) {
   if (!directory_ || config_.keep_best.empty()) return;
   Wait();

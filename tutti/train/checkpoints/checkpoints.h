@@ -16,6 +16,7 @@
 #include "tutti/train/checkpoints/run_facts.h"
 #include "tutti/train/checkpoints/save_schedule.h"
 #include "tutti/train/checkpoints/saved_names.h"
+#include "tutti/train/hooks/hook.h"
 
 namespace tutti {
 
@@ -63,6 +64,11 @@ class Checkpoints {
   // done. The error of that save, which has been told.
   absl::Status Finish(Session& session, int64_t step, int64_t position);
 
+  // Will AfterStep, or at the end of a training Finish, save this step? For hooks.
+  bool WillSave(int64_t step, bool last);
+  // The save that has ended since the last call, if one has.
+  std::optional<SaveEnd> TakeEnded();
+
   // Keeps the checkpoint of this step as the best one if RunConfig::keep_best says so.
   void NoteMetrics(int64_t step, const std::map<std::string, double>& metrics);
 
@@ -95,6 +101,7 @@ class Checkpoints {
   std::thread writer_;
   std::atomic<bool> writing_{false};
   int64_t begun_ = -1;  // the step of the last save that began
+  int64_t taken_ = -1;  // that of the last one that TakeEnded told of
   absl::Status last_;   // how it ended; read after Wait
   int64_t saved_ = -1;  // the last step that is in a checkpoint; read after Wait
 };

@@ -17,6 +17,7 @@
 #include "tutti/nn/flatten.h"
 #include "tutti/nn/norm.h"
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/heads/heads.h"
 #include "tutti/train/optimizers/optimizers.h"
 #include "tutti/train/stop.h"
 #include "tutti/train/strategies/workers_under_test.h"

@@ -107,7 +107,7 @@ Accumulation BuildAccumulation(const WorkerStep& part, const Strategy& strategy,
   made.clear = Group(graph, clears);
   made.step = {Div(Add(kept_loss, sum), divisor), all_samples, part.stop, part.order};
   made.differentiated =
-      strategy.Differentiated({Div(AddN(terms), divisor), all_samples, part.stop});
+      strategy.Differentiated({Div(AddN(terms), divisor), all_samples, part.stop, part.order});
   return made;
 }
 

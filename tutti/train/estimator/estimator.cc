@@ -24,6 +24,8 @@
 #include "tutti/train/estimator/joint_stop.h"
 #include "tutti/train/estimator/training_graph.h"
 #include "tutti/train/estimator/training_step.h"
+#include "tutti/train/export/export_format.h"
+#include "tutti/train/export/prediction.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/hooks/hook_list.h"
 #include "tutti/train/reporting/training_report.h"
@@ -71,7 +73,7 @@ class Estimator::Impl {
     }
     std::function<Metrics()> evaluate;
     if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
-    hooks_ = MakeHooks(config_, spec.hooks, max_steps, evaluate);
+    hooks_ = MakeHooks(config_, spec.hooks, step_, max_steps, evaluate);
     return Loop(dataset, max_steps);
   }
 
@@ -81,14 +83,23 @@ class Estimator::Impl {
     BuildToEvaluate(dataset);
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
-    if (!session_) {
-      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
-      InitializeState();
-    }
+    if (!session_) InitializeState();
     const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
     checkpoints_->NoteMetrics(step_, metrics);
     hooks_.AfterEvaluation({step_, metrics});
     return metrics;
+  }
+
+  Columns Predict(const PredictSpec& spec) {
+    const Dataset dataset = PreparePrediction("Predict", spec);
+    return prediction_->Run(*session_, dataset);
+  }
+
+  void Export(const std::string& directory, const PredictSpec& spec) {
+    PreparePrediction("Export", spec);
+    if (!leads()) return;
+    WriteExport(checkpoint::FileSystem::System(), directory, prediction_->inputs(),
+                prediction_->outputs(), *session_, step_);
   }
 
   bool leads() const { return config_.leads(); }
@@ -152,6 +163,25 @@ class Estimator::Impl {
     return dataset;
   }
 
+  // Makes the model in Mode::kPredict and its state ready. The dataset comes in batches.
+  Dataset PreparePrediction(const char* call, const PredictSpec& spec) {
+    if (!spec.input) {
+      ThrowInvalidArgument(fmt::format("Estimator::{}: PredictSpec::input is empty", call));
+    }
+    const Dataset dataset = spec.input().Batch(spec.batch_size);
+    if (!prediction_) {
+      const VariablePlacementScope placement(Placement());
+      prediction_.emplace(graph_, model_, dataset,
+                          training_.nodes.update != nullptr || evaluation_);
+    }
+    Agree(call, false, {});
+    if (!session_) {
+      checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
+      InitializeState();
+    }
+    return dataset;
+  }
+
   // What places the variables that are made meanwhile; empty: nothing does.
   VariablePlacementScope::Place Placement() {
     if (placer_ == nullptr) return nullptr;
@@ -162,13 +192,14 @@ class Estimator::Impl {
   void BuildToTrain(const Dataset& dataset, const SumOrder& order) {
     const VariablePlacementScope placement(Placement());
     std::optional<nn::ReuseScope> reuse;
-    if (evaluation_) reuse.emplace(graph_, "", "training");
+    if (evaluation_ || prediction_) reuse.emplace(graph_, "", "training");
     training_ = BuildTraining(graph_, model_, config_, dataset, order);
   }
   void BuildToEvaluate(const Dataset& dataset) {
     if (evaluation_) return;
     const VariablePlacementScope placement(Placement());
-    evaluation_.emplace(graph_, model_, dataset, /*reuse=*/training_.nodes.update != nullptr);
+    evaluation_.emplace(graph_, model_, dataset,
+                        /*reuse=*/training_.nodes.update != nullptr || prediction_);
   }
 
   void Agree(std::string_view call, bool built, const std::vector<Fact>& data) {
@@ -182,6 +213,7 @@ class Estimator::Impl {
   // Gives the variables that have none their first values, or all of them those of the newest
   // checkpoint, the same on all workers. True if there was one.
   bool InitializeState() {
+    if (!checkpoints_) checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
     if (!session_) {
       SessionOptions options;
       options.job = config_.job;
@@ -239,7 +271,7 @@ class Estimator::Impl {
       report.CountStep(update_.result().samples, loss);
       any = true;
       position_ = first_position + (number + 1) * dataset.batch_size();
-      if (step_ < max_steps && !stop) checkpoints_->AfterStep(*session_, step_, position_);
+      if (step_ < max_steps && !stop) Save();
     }
     driver->Leave();
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
@@ -252,7 +284,11 @@ class Estimator::Impl {
       result.stop_reason = joint.reason;
       TellStop(joint, max_steps);
     }
+    const bool saves = checkpoints_->WillSave(step_, /*last=*/true);
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
+    if (saves) hooks_.BeforeSave(step_);
     result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
     if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
   }
@@ -263,6 +299,13 @@ class Estimator::Impl {
     double stops[] = {own ? 1.0 : 0.0};
     peers().Sum("stop", stops);
     return stops[0] > 0;
+  }
+
+  // Begins a save if one is due.
+  void Save() {
+    if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
+    if (checkpoints_->WillSave(step_, /*last=*/false)) hooks_.BeforeSave(step_);
+    checkpoints_->AfterStep(*session_, step_, position_);
   }
 
   void TellStop(const JointStop& stop, int64_t max_steps) const {
@@ -298,6 +341,7 @@ class Estimator::Impl {
   TrainingGraph training_;
   std::optional<Session> session_;
   std::optional<Evaluation> evaluation_;
+  std::optional<Prediction> prediction_;
   int64_t trainings_ = 0;  // calls of Train
   int64_t evaluations_ = 0;
   int64_t step_ = 0;
@@ -313,6 +357,10 @@ Estimator::~Estimator() = default;
 
 TrainResult Estimator::Train(const TrainSpec& spec) { return impl_->Train(spec); }
 Metrics Estimator::Evaluate(const EvalSpec& spec) { return impl_->Evaluate(spec); }
+Columns Estimator::Predict(const PredictSpec& spec) { return impl_->Predict(spec); }
+void Estimator::Export(const std::string& directory, const PredictSpec& spec) {
+  impl_->Export(directory, spec);
+}
 bool Estimator::leads() const { return impl_->leads(); }
 const RunConfig& Estimator::config() const { return impl_->config(); }
 std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables(); }
@@ -329,6 +377,9 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
                                : fmt::format("  {} {:.4f}", name, value);
   }
   if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
+  if (const std::string& to = estimator.config().export_dir; !to.empty()) {
+    estimator.Export(to, {.input = eval.input});
+  }
   if (!trained.save_error.empty()) {
     throw Error(Code::kDataLoss,
                 "the training is done, but its last checkpoint could not be "

@@ -27,6 +27,11 @@ struct EvalSpec {
   int64_t max_steps = 0;     // batches to evaluate; 0: to the end of the data, which must have one
 };
 
+struct PredictSpec {
+  InputFunction input;  // columns that the predictions do not depend on may be missing
+  int64_t batch_size = 500;
+};
+
 struct TrainSpec {
   InputFunction input;
   int64_t max_steps = 0;  // 0: RunConfig's
@@ -69,6 +74,16 @@ class Estimator {
   // of any worker ends it with an Error (kCancelled).
   Metrics Evaluate(const EvalSpec& spec);
 
+  // What the model says of each sample, by name, in the order of the dataset:
+  // ModelSpec::predictions in Mode::kPredict. Every worker gets all of it.
+  Columns Predict(const PredictSpec& spec);
+
+  // Writes the model in Mode::kPredict, with the values that its variables have, as a directory
+  // that ExportedModel loads and `tutti predict` runs, without the code that built it. `spec` tells
+  // the columns; the data themselves are not used. All workers call it; the one that leads writes.
+  // An exported model that is there is replaced.
+  void Export(const std::string& directory, const PredictSpec& spec);
+
   const RunConfig& config() const;
   bool leads() const;  // is this the worker that prints and writes files?
 
@@ -80,8 +95,9 @@ class Estimator {
   std::unique_ptr<Impl> impl_;
 };
 
-// Trains, evaluates, and prints the metrics: "test accuracy 91.42%  loss 0.2401". After a training
-// that was stopped there is no evaluation, and no metrics.
+// Trains, evaluates, prints the metrics: "test accuracy 91.42%  loss 0.2401", and exports the model
+// if RunConfig::export_dir says where. After a training that was stopped by a signal there is no
+// evaluation, no metrics and no export.
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval);
 
 }  // namespace tutti

@@ -155,7 +155,8 @@ std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::s
                              {"show", config.show},
                              {"histograms", config.histograms ? "on" : "off"},
                              {"summary-every", fmt::format("{}", config.summary_every)},
-                             {"eval-every", fmt::format("{}", config.eval_every)}};
+                             {"eval-every", fmt::format("{}", config.eval_every)},
+                             {"early-stop", config.early_stop}};
   for (const auto& [name, value] : config.strategy_flags) facts.emplace_back(name, value);
   for (const Output& variable : nn::Variables(graph)) {
     facts.emplace_back(fmt::format("variable {}", variable.node->name()),

@@ -22,7 +22,8 @@ TrainingStep::TrainingStep(const TrainingGraph& training, const RunConfig& confi
   if (training.gradient_norm) fetches_.push_back(training.gradient_norm);
   if (config.Shows("metrics")) metrics_ = MetricStates(training.spec.metrics);
   fetches_.insert(fetches_.end(), metrics_.outputs().begin(), metrics_.outputs().end());
-  if (config.histograms && !config.model_dir.empty()) {
+  // Whether or not this worker writes: the plan must be the same on all.
+  if (config.histograms) {
     gradients_every_ = config.summary_every;
     with_gradients_ = fetches_;
     for (const GradientAndVariable& entry : training.gradients) {

@@ -22,8 +22,9 @@ std::shared_ptr<Hook> MakeProgressHook(const RunConfig& config);
 // "step 100 loss 0.312500 learning_rate 0.001" every --log-every steps, on the worker that leads.
 std::shared_ptr<Hook> MakeLogHook(const RunConfig& config);
 
-// A Chrome trace of all workers: --trace. All workers call it. Throws Error.
-std::shared_ptr<Hook> MakeProfilerHook(const RunConfig& config, int64_t max_steps);
+// A Chrome trace of all workers: --trace. `step` updates were made before. All workers call it.
+// Throws Error.
+std::shared_ptr<Hook> MakeProfilerHook(const RunConfig& config, int64_t step, int64_t max_steps);
 
 // Evaluates every --eval-every steps. `evaluate` must reach AfterEvaluation of all hooks.
 std::shared_ptr<Hook> MakeEvaluationHook(const RunConfig& config,
@@ -41,7 +42,7 @@ std::shared_ptr<Hook> MakeSummaryHook(const RunConfig& config);
 // All of them that `config` asks for, with `own` after those that may end the training. All workers
 // call it. `config` must outlive the list. Throws Error.
 HookList MakeHooks(const RunConfig& config, const std::vector<std::shared_ptr<Hook>>& own,
-                   int64_t max_steps, std::function<Metrics()> evaluate);
+                   int64_t step, int64_t max_steps, std::function<Metrics()> evaluate);
 
 struct EarlyStop {
   std::string metric;

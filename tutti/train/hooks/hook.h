@@ -98,6 +98,7 @@ class Hook {
   // same.
   virtual bool BeforeStep(int64_t /*step*/) { return false; }
   virtual void AfterStep(const StepEnd& /*end*/, TrainingControl& /*control*/) {}
+  // On the worker that leads. A save goes on beside training: AfterSave comes some steps later.
   virtual void BeforeSave(int64_t /*step*/) {}
   virtual void AfterSave(const SaveEnd& /*end*/) {}
   virtual void AfterEvaluation(const EvaluationEnd& /*end*/, TrainingControl& /*control*/) {}

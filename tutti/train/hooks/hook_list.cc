@@ -68,10 +68,10 @@ void HookList::OnEnd(const TrainingEnd& end) {
 }
 
 HookList MakeHooks(const RunConfig& config, const std::vector<std::shared_ptr<Hook>>& own,
-                   int64_t max_steps, std::function<Metrics()> evaluate) {
+                   int64_t step, int64_t max_steps, std::function<Metrics()> evaluate) {
   HookList hooks;
   hooks.Add(MakeNanHook(config));
-  hooks.Add(MakeProfilerHook(config, max_steps));
+  hooks.Add(MakeProfilerHook(config, step, max_steps));
   for (const auto& hook : own) hooks.Add(hook);
   hooks.Add(MakeSummaryHook(config));
   hooks.Add(MakeLogHook(config));

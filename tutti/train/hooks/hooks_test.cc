@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <memory>
@@ -78,8 +79,14 @@ class Diary : public Hook {
     Note("evaluated", end.step);
     rmse.push_back(end.metrics.at("rmse"));
   }
+  void BeforeSave(int64_t step) override { saves.push_back("before " + std::to_string(step)); }
+  void AfterSave(const SaveEnd& end) override {
+    saves.push_back("after " + std::to_string(end.step) + end.error);
+    EXPECT_TRUE(std::filesystem::exists(end.path)) << end.path;
+  }
   void OnEnd(const TrainingEnd& end) override { Note("end", end.step); }
 
+  std::vector<std::string> saves;
   std::vector<std::string> entries;
   std::vector<double> losses, samples, rmse;
 
@@ -104,6 +111,18 @@ TEST_F(HooksTest, AreCalledAroundStepsAndEvaluations) {
   EXPECT_EQ(diary->losses.back(), result.loss);
   EXPECT_THAT(diary->samples, ElementsAre(4, 4, 4));
   EXPECT_LT(diary->rmse[1], diary->rmse[0]);
+}
+
+TEST_F(HooksTest, AreCalledAroundSaves) {
+  RunConfig config = Config(3);
+  config.model_dir = ::testing::TempDir() + "/hooks_test_saves";
+  std::filesystem::remove_all(config.model_dir);
+  config.save_every = "2";
+  config.quiet = true;
+  auto diary = std::make_shared<Diary>();
+  Estimator(Model, config).Train({.input = Endless, .hooks = {diary}});
+  EXPECT_THAT(diary->saves, ElementsAre("before 2", "after 2", "before 3", "after 3"));
+  std::filesystem::remove_all(config.model_dir);
 }
 
 TEST_F(HooksTest, ALambdaCanEndTheTraining) {

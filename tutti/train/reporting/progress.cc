@@ -4,10 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/console.h"
@@ -36,13 +34,6 @@ std::string Rate(double per_second) {
 bool EnvironmentIs(const char* name, std::string_view value) {
   const char* found = std::getenv(name);
   return found != nullptr && found == value;
-}
-
-int NumberInEnvironment(const char* name, int otherwise) {
-  const char* text = std::getenv(name);
-  int number = otherwise;
-  if (text != nullptr) std::from_chars(text, text + std::strlen(text), number);
-  return number;
 }
 
 ProgressText TextOf(const ProgressLine& line) {
@@ -79,7 +70,7 @@ Progress::Progress(const ProgressOptions& options) : options_(options) {
   start_ = options_.now_nanos();
   last_shown_ = start_;
   // The pipe to a launcher that shows the progress of the whole job.
-  if (!redraw_) launcher_ = NumberInEnvironment("TUTTI_PROGRESS_FD", -1);
+  if (!redraw_) launcher_ = LauncherPipe();
   last_told_ = start_;
 }
 
@@ -115,8 +106,7 @@ void Progress::Measure() {
 
 void Progress::TellLauncher() {
   Measure();
-  const std::string text = Pack(TextOf(line_)) + "\n";
-  if (::write(launcher_, text.data(), text.size()) < 0) launcher_ = -1;
+  if (!tutti::TellLauncher(launcher_, Pack(TextOf(line_)))) launcher_ = -1;
   last_told_ = updated_;
 }
 
@@ -138,7 +128,7 @@ void Progress::Finish() {
   // The bar on a terminal still has the time left.
   if (dirty_ || (redraw_ && line_.done > 0 && line_.done < line_.total)) Show();
   // What comes after the work is not shown above its last state: an empty line takes the bar away.
-  if (launcher_ >= 0 && ::write(launcher_, "\n", 1) < 0) launcher_ = -1;
+  if (launcher_ >= 0 && !tutti::TellLauncher(launcher_, "")) launcher_ = -1;
   if (redraw_ && line_.done > 0) WriteTo(options_.out, "\n");
 }
 

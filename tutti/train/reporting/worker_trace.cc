@@ -89,7 +89,7 @@ TraceRequest ParseTraceRequest(const std::string& text) {
   const size_t dots = text.find("..");
   const bool range =
       dots != std::string::npos && dots > 0 && text.find_first_not_of("0123456789") == dots;
-  if (!range) return {kWarmStep, kWarmStep, text};
+  if (!range) return {kWarmStep, kWarmStep, text, true};
   TraceRequest request{.path = "trace.json"};
   const char* const end = text.data() + text.size();
   const auto first = std::from_chars(text.data(), text.data() + dots, request.first);
@@ -107,7 +107,7 @@ TraceRequest ParseTraceRequest(const std::string& text) {
   return request;
 }
 
-TraceRequest AgreeOnTrace(const RunConfig& config, int64_t max_steps) {
+TraceRequest AgreeOnTrace(const RunConfig& config, int64_t step, int64_t max_steps) {
   Peers& peers = config.strategy_object->peers();
   const std::string wanted = peers.Gather("wants trace", config.trace)[0];
   if (wanted.empty() && !config.trace.empty()) {
@@ -116,9 +116,7 @@ TraceRequest AgreeOnTrace(const RunConfig& config, int64_t max_steps) {
   }
   TraceRequest request = ParseTraceRequest(wanted);
   // A short training has no step that is warm.
-  if (request.first == request.last) {
-    request.first = request.last = std::min(request.first, max_steps);
-  }
+  if (request.warm) request.first = request.last = std::min(step + kWarmStep, max_steps);
   return request;
 }
 

@@ -14,6 +14,7 @@ struct TraceRequest {
   int64_t first = 0;  // as people count steps, from 1 on; 0: no trace
   int64_t last = 0;
   std::string path = {};
+  bool warm = false;  // the steps count from where this process begins
 };
 
 // Of "FILE", which means step 11, when everything is warm; of "A..B", which goes to trace.json; or
@@ -21,8 +22,9 @@ struct TraceRequest {
 TraceRequest ParseTraceRequest(const std::string& text);
 
 // The request of worker 0, which decides for all, for it is the one that writes; another's --trace
-// alone is warned about. All workers call it. Throws Error if a worker is lost.
-TraceRequest AgreeOnTrace(const RunConfig& config, int64_t max_steps);
+// alone is warned about. `step` updates were made before. All workers call it. Throws Error if a
+// worker is lost.
+TraceRequest AgreeOnTrace(const RunConfig& config, int64_t step, int64_t max_steps);
 
 // A traced step, and when it began, by this worker's clock.
 struct StepTrace {

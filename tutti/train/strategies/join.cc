@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "tutti/base/log.h"
+#include "tutti/base/progress_text.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/collective/communicator.h"
@@ -55,7 +56,12 @@ std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch) {
   options.bootstrap.token = JobToken();
   options.bootstrap.timeout_seconds = launch.config.start_timeout;
   options.share_cores = true;
-  return ValueOrThrow(collective::Communicator::Create(options));
+  // A launcher sees tasks end that never come here, and those that wait for them do not.
+  const int launcher = LauncherPipe();
+  if (launcher >= 0) TellLauncher(launcher, kWaitsForOthers);
+  auto communicator = ValueOrThrow(collective::Communicator::Create(options));
+  if (launcher >= 0) TellLauncher(launcher, kHasOthers);
+  return communicator;
 }
 
 }  // namespace tutti

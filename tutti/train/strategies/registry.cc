@@ -139,6 +139,12 @@ void CheckRole(const StrategyDef& def, const TaskConfig& task) {
                     "one of {}",
                     task.task.job, def.name, Listed(roles)));
   }
+  if (task.sparse && !def.others.contains("ps")) {
+    ThrowInvalidArgument(fmt::format(
+        "TF_CONFIG has a sparseCluster, which does not name the other workers, but --strategy {} "
+        "needs all of them; leave enableDynamicWorker out of the TFJob",
+        def.name));
+  }
   const size_t trainers = task.cluster.Trainers().size();
   if (def.one_trainer && trainers > 1) {
     ThrowInvalidArgument(

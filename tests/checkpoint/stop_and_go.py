@@ -1,0 +1,115 @@
+#!/usr/bin/env python3
+"""Stops trainings by signals, gives them bad model directories, and looks at what they say and leave.
+
+    tests/checkpoint/stop_and_go.py --bin build/bin
+"""
+import argparse
+import os
+import re
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+
+COMMON = ["--model", "mlp", "--batch-size", "32", "--log-every", "5"]
+
+
+def program(args, *flags):
+    return [f"{args.bin}/fashion_mnist", *COMMON, *flags]
+
+
+def workers(args, *flags):
+    return [f"{args.bin}/tutti", "run", "--workers", "2", "--", *program(args, "--strategy", "allreduce", *flags)]
+
+
+def run(command, code, **more):
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
+                          **more)
+    assert done.returncode == code, f"exit code {done.returncode}, expected {code}:\n{done.stdout}"
+    return done.stdout
+
+
+def newest(model_dir):
+    return max(int(name.split("-")[1]) for name in os.listdir(model_dir) if name.startswith("checkpoint-"))
+
+
+def check_stop(args, model_dir, command):
+    """SIGTERM finishes the step, saves it, and ends with 143; the same command goes on there."""
+    flags = ["--max-steps", "1000000", "--model-dir", model_dir, "--save-every", "0"]
+    process = subprocess.Popen(command(args, *flags), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    text = ""
+    for line in process.stdout:
+        text += line
+        if "step 20 loss" in line:
+            break
+    process.send_signal(signal.SIGTERM)
+    text += process.stdout.read()
+    code = process.wait(timeout=60)
+    assert code == 143, f"{code}:\n{text}"
+    stopped = int(re.search(r"stopped after step (\d+) of 1000000 by signal 15", text).group(1))
+    assert stopped == newest(model_dir), (stopped, os.listdir(model_dir))
+    text = run(command(args, "--max-steps", str(stopped + 3), "--model-dir", model_dir), 0)
+    assert f"goes on from step {stopped} of {stopped + 3}" in text, text
+    assert newest(model_dir) == stopped + 3
+
+
+def check_full_disk(args, model_dir):
+    """A save that fails is told each time and costs neither the training nor its evaluation."""
+    def small_files():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, 64 << 10))
+    text = run(program(args, "--max-steps", "40", "--model-dir", model_dir, "--save-every", "20"), 1,
+               preexec_fn=small_files)
+    for step in (20, 40):
+        assert f"the checkpoint of step {step} failed: " in text, text
+    assert "File too large" in text and "test accuracy" in text, text
+    assert "the training is done, but its last checkpoint could not be written" in text, text
+    assert os.listdir(model_dir) == ["lock"], os.listdir(model_dir)
+
+
+def check_directories(args, folder):
+    with open(f"{folder}/file", "w", encoding="utf-8"):
+        pass
+    text = run(program(args, "--max-steps", "5", "--model-dir", f"{folder}/file"), 1)
+    assert "--model-dir: cannot open" in text and "Not a directory" in text, text
+    text = run(program(args, "--max-steps", "5", "--model-dir", "/proc/nowhere/models"), 1)
+    assert "--model-dir: cannot make the directory /proc/nowhere" in text, text
+    text = run(program(args, "--save-every", "often"), 2)
+    assert '--save-every is "often"; expected steps, as in 500, or seconds, as in 60s' in text, text
+    # The error of the worker that leads reaches the other.
+    text = run(workers(args, "--max-steps", "5", "--model-dir", f"{folder}/file"), 1)
+    assert "worker 0 | fashion_mnist: --model-dir: cannot open" in text, text
+
+
+def check_two_jobs(args, model_dir):
+    first = subprocess.Popen(program(args, "--max-steps", "1000000", "--model-dir", model_dir), stderr=subprocess.PIPE,
+                             text=True)
+    try:
+        for line in first.stderr:
+            if "step 5 loss" in line:
+                break
+        text = run(program(args, "--max-steps", "5", "--model-dir", model_dir), 1)
+        assert f"is in use by another job (fashion_mnist, process {first.pid} on " in text, text
+    finally:
+        first.kill()
+        first.stderr.close()
+        first.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--bin", default="build/bin")
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tutti-stop-") as folder:
+        check_stop(args, f"{folder}/one", program)
+        check_stop(args, f"{folder}/two", workers)
+        check_full_disk(args, f"{folder}/full")
+        check_directories(args, folder)
+        check_two_jobs(args, f"{folder}/shared")
+    print("stops and bad directories went as they should")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,88 @@
+#!/usr/bin/env python3
+"""The two cluster examples as docs/cluster.md starts them: one client of a bare cluster (in-graph), and
+one program that is every task (between-graph)."""
+import argparse
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+
+TIMEOUT = 60
+
+
+def free_ports(count):
+    """Ports of loopback that nobody listens at."""
+    sockets = [socket.socket() for _ in range(count)]
+    for s in sockets:
+        s.bind(("127.0.0.1", 0))
+    ports = [s.getsockname()[1] for s in sockets]
+    for s in sockets:
+        s.close()
+    return ports
+
+
+def in_graph(binaries):
+    ports = free_ports(3)
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    with tempfile.TemporaryDirectory() as folder:
+        config = os.path.join(folder, "cluster.toml")
+        with open(config, "w") as file:
+            file.write(f'[cluster]\nps = ["{addresses[0]}"]\nworker = ["{addresses[1]}", "{addresses[2]}"]\n')
+        servers = []
+        try:
+            for job, task in (("ps", 0), ("worker", 0), ("worker", 1)):
+                servers.append(subprocess.Popen(
+                    [f"{binaries}/tutti", "server", "--config", config, "--job", job, "--task", str(task)],
+                    stdout=subprocess.PIPE, text=True))
+            client = subprocess.run([f"{binaries}/cluster_in_graph", f"tutti://{addresses[1]}", "2"],
+                                    capture_output=True, text=True, timeout=TIMEOUT)
+            assert client.returncode == 0, client.stderr
+            assert client.stdout.endswith("w is near 3 and b near -1\n"), client.stdout
+            status = subprocess.run([f"{binaries}/tutti", "status", addresses[2], "--json"],
+                                    capture_output=True, text=True, timeout=TIMEOUT)
+            assert status.returncode == 0, status.stderr
+            tasks = [json.loads(line)["task"] for line in status.stdout.splitlines()]
+            assert tasks == ["/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"], tasks
+            for server in servers:
+                server.terminate()
+            for server in servers:
+                assert server.wait(timeout=TIMEOUT) == 0, "a server ends with 0"
+        finally:
+            for server in servers:
+                server.kill()
+                server.wait()
+
+
+def between_graph(binaries):
+    ports = free_ports(3)
+    cluster = {"ps": [f"127.0.0.1:{ports[0]}"], "worker": [f"127.0.0.1:{port}" for port in ports[1:]]}
+    tasks = []
+    try:
+        for job, index in (("ps", 0), ("worker", 0), ("worker", 1)):
+            config = json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
+            tasks.append(subprocess.Popen([f"{binaries}/cluster_between_graph"], text=True,
+                                          env={**os.environ, "TF_CONFIG": config},
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE))
+        outputs = [task.communicate(timeout=TIMEOUT) for task in tasks]
+        assert [task.returncode for task in tasks] == [0, 0, 0], outputs
+        assert outputs[1][0] == "worker 0 has counted to 100\nall: 200\n", outputs
+        assert outputs[2][0] == "worker 1 has counted to 100\n", outputs
+    finally:
+        for task in tasks:
+            task.kill()
+            task.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bin", required=True)
+    binaries = parser.parse_args().bin
+    in_graph(binaries)
+    between_graph(binaries)
+    print("both examples ran as they say")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Trains under a real torchrun, that of Debian's python3-torch.
+
+    tests/cluster/torchrun.py --bin build/bin
+
+`make soak` runs it; tests/cluster/launchers.py has what needs no PyTorch.
+"""
+import argparse
+import os
+import re
+import signal
+import subprocess
+import sys
+import unittest
+
+BIN = "build/bin"
+# What the command torchrun runs; Debian has the module but not the command. Its version of PyTorch
+# cannot read "leave the output alone" under Python 3.11, where a flag without a bit is no member.
+TORCHRUN = """
+from torch.distributed.elastic.multiprocessing import api
+api.Std.from_str = classmethod(lambda kind, text: kind(0))
+from torch.distributed.run import main
+main()
+"""
+
+
+def training(*flags, steps=20):
+    return [f"{BIN}/fashion_mnist", "--model", "mlp", "--batch-size", "16", "--strategy",
+            "allreduce", "--start-timeout", "30", "--max-steps", str(steps), *flags]
+
+
+def result_of(text):
+    found = re.search(r"test accuracy .*", text)
+    return found.group(0) if found else None
+
+
+class Torchrun(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.torchrun = ["/usr/bin/python3", "-c", TORCHRUN, "--no_python", "--standalone",
+                        "--nproc_per_node", "2"]
+        cls.environment = {name: value for name, value in os.environ.items()
+                           if not re.match(r"TF_CONFIG|TUTTI_|PMI|OMPI|SLURM|RANK$", name)}
+
+    def run_all(self, command, seconds=180):
+        done = subprocess.run(command, env=self.environment, text=True, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, timeout=seconds)
+        return done.returncode, done.stdout
+
+    def test_trains_as_tutti_run_does(self):
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training()])
+        self.assertEqual(code, 0, text)
+        expected = result_of(text)
+        code, text = self.run_all([*self.torchrun, *training()])
+        self.assertEqual(code, 0, text)
+        self.assertEqual(result_of(text), expected, text)
+        self.assertIn("started by torchrun: process 1 of 2", text)
+
+    def test_a_killed_rank_is_named_and_the_job_can_start_again(self):
+        job = subprocess.Popen([*self.torchrun, "--max_restarts", "1",
+                                *training("--log-every", "1", steps=1000000)],
+                               env=self.environment, text=True, stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT)
+        said = self.until_step(job)
+        os.kill(self.rank_of(job.pid, 1), signal.SIGKILL)
+        said += self.until_step(job)
+        self.assertIn("rank 1", said)
+        job.terminate()
+        job.communicate(timeout=60)
+
+    def until_step(self, job):
+        lines = []
+        for line in job.stdout:
+            lines.append(line)
+            if "step 5 " in line:
+                return "".join(lines)
+        self.fail("".join(lines))
+
+    @staticmethod
+    def rank_of(launcher, rank):
+        for pid in subprocess.run(["pgrep", "-P", str(launcher)], text=True,
+                                  capture_output=True).stdout.split():
+            with open(f"/proc/{pid}/environ", "rb") as environ:
+                if f"RANK={rank}".encode() in environ.read().split(b"\0"):
+                    return int(pid)
+        raise LookupError(f"torchrun has no rank {rank}")
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--bin", default=BIN)
+    arguments, rest = parser.parse_known_args()
+    BIN = os.path.abspath(arguments.bin)
+    unittest.main(argv=[sys.argv[0], *rest])

@@ -1,0 +1,115 @@
+#include "tutti/train/export/export_format.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tutti/base/error.h"
+#include "tutti/base/status.h"
+
+namespace tutti {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kFormat = "tutti exported model";
+
+json ToJson(const std::map<std::string, ModelValue>& values) {
+  json object = json::object();
+  for (const auto& [name, value] : values) {
+    json shape = json::array();
+    for (int i = 0; i < value.shape.rank(); ++i) shape.push_back(value.shape[i]);
+    object[name] = {{"node", value.node}, {"dtype", std::string(NameOf(value.dtype))}};
+    if (value.shape.has_rank()) object[name]["shape"] = std::move(shape);
+  }
+  return object;
+}
+
+[[noreturn]] void Refuse(const std::string& path, const std::string& what) {
+  ThrowInvalidArgument(fmt::format("{}: {}", path, what));
+}
+
+const json& Member(const json& object, const char* name, const std::string& path) {
+  const auto member = object.find(name);
+  if (member == object.end()) Refuse(path, fmt::format("\"{}\" is missing", name));
+  return *member;
+}
+
+Shape ShapeOf(const json& value, const std::string& name, const std::string& path) {
+  const auto shape = value.find("shape");
+  if (shape == value.end()) return Shape::UnknownRank();
+  if (!shape->is_array() || shape->empty() || shape->size() > 32) {
+    Refuse(path, fmt::format("the shape of \"{}\" is {}; expected a list of 1 to 32 dimensions",
+                             name, shape->dump()));
+  }
+  std::vector<int64_t> dims;
+  for (const json& dim : *shape) {
+    if (!dim.is_number_integer() || dim.get<int64_t>() < -1) {
+      Refuse(path, fmt::format("the shape of \"{}\" is {}; expected whole numbers from 0 on, or -1",
+                               name, shape->dump()));
+    }
+    dims.push_back(dim.get<int64_t>());
+  }
+  std::string why;
+  const auto made = Shape::Make(dims, &why);
+  if (!made) Refuse(path, fmt::format("the shape of \"{}\": {}", name, why));
+  return *made;
+}
+
+std::map<std::string, ModelValue> ValuesOf(const json& object, const std::string& path) {
+  if (!object.is_object()) Refuse(path, "inputs and outputs must be objects");
+  std::map<std::string, ModelValue> values;
+  for (const auto& [name, value] : object.items()) {
+    if (!value.is_object()) Refuse(path, fmt::format("\"{}\" is no object", name));
+    const json& node = Member(value, "node", path);
+    const json& dtype = Member(value, "dtype", path);
+    const auto parsed = dtype.is_string() ? DTypeFromName(dtype.get<std::string>()) : std::nullopt;
+    if (!node.is_string() || !parsed) {
+      Refuse(path, fmt::format("\"{}\" has node {} and dtype {}; expected a name, and a type such "
+                               "as \"float32\"",
+                               name, node.dump(), dtype.dump()));
+    }
+    values[name] = {node.get<std::string>(), *parsed, ShapeOf(value, name, path)};
+  }
+  return values;
+}
+
+}  // namespace
+
+std::string FormatSignature(const ModelSignature& signature) {
+  const json object = {{"format", kFormat},
+                       {"version", kExportVersion},
+                       {"step", signature.step},
+                       {"inputs", ToJson(signature.inputs)},
+                       {"outputs", ToJson(signature.outputs)}};
+  return object.dump(2) + "\n";
+}
+
+ModelSignature ParseSignature(const std::string& text, const std::string& path) {
+  const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!object.is_object()) Refuse(path, "it is no JSON object");
+  const json& format = Member(object, "format", path);
+  if (format != kFormat) {
+    Refuse(path, fmt::format("\"format\" is {}; expected \"{}\"", format.dump(), kFormat));
+  }
+  const json& version = Member(object, "version", path);
+  if (!version.is_number_integer() || version.get<int64_t>() < 1) {
+    Refuse(path,
+           fmt::format("\"version\" is {}; expected a whole number from 1 on", version.dump()));
+  }
+  if (version.get<int64_t>() > kExportVersion) {
+    throw Error(Code::kUnimplemented,
+                fmt::format("{}: the model has format version {}, which a newer Tutti has written; "
+                            "this one reads up to {}",
+                            path, version.get<int64_t>(), kExportVersion));
+  }
+  const json& step = Member(object, "step", path);
+  if (!step.is_number_integer()) Refuse(path, "\"step\" is no whole number");
+  ModelSignature signature{.inputs = ValuesOf(Member(object, "inputs", path), path),
+                           .outputs = ValuesOf(Member(object, "outputs", path), path),
+                           .step = step.get<int64_t>()};
+  if (signature.outputs.empty()) Refuse(path, "it has no outputs");
+  return signature;
+}
+
+}  // namespace tutti

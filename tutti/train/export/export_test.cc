@@ -1,0 +1,256 @@
+// Predict, and the same model exported, loaded without its code, and run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <sstream>
+
+#include "tutti/base/error.h"
+#include "tutti/checkpoint/shard_file.h"
+#include "tutti/graph/io.h"
+#include "tutti/graph/ops/control.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/kernels/register.h"
+#include "tutti/nn/nn.h"
+#include "tutti/train/estimator/estimator.h"
+#include "tutti/train/export/export_format.h"
+#include "tutti/train/export/exported_model.h"
+#include "tutti/train/heads/heads.h"
+#include "tutti/train/optimizers/optimizers.h"
+#include "tutti/train/strategies/workers_under_test.h"
+
+namespace tutti {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Columns Images(int64_t count) {
+  Tensor image(kUInt8, {count, 8, 8, 1}), label(kInt32, {count});
+  std::mt19937 random(3);
+  for (uint8_t& v : image.values<uint8_t>()) v = uint8_t(random());
+  for (int32_t& v : label.values<int32_t>()) v = int32_t(random() % 3);
+  return {{"image", image}, {"label", label}};
+}
+Columns WithoutLabels(int64_t count) { return {{"image", Images(count).at("image")}}; }
+
+// Convolution, batch normalisation, dropout: what differs between the modes.
+ModelSpec Model(const Features& batch, Mode mode) {
+  const bool training = mode == Mode::kTrain;
+  Output h = Mul(Cast(batch["image"], kFloat32), 1.0f / 255);
+  h = nn::Conv2d(h, 4, {3, 3});
+  h = nn::BatchNorm(h, {.training = training, .momentum = 0.5});
+  h = nn::MaxPool(h, {2, 2});
+  h = nn::Dropout(nn::Flatten(h), 0.5, {.training = training});
+  return MultiClassHead(3).Spec(nn::Dense(h, 3), batch["label"], Adam({.learning_rate = 0.01}),
+                                mode);
+}
+
+std::string ErrorOf(const std::function<void()>& act) {
+  try {
+    act();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+class ExportTest : public ::testing::Test {
+ protected:
+  ExportTest() {
+    RegisterCpuKernels();
+    std::filesystem::remove_all(root);
+    std::filesystem::create_directories(root);
+  }
+  ~ExportTest() override { std::filesystem::remove_all(root); }
+
+  static RunConfig Config() {
+    RunConfig config = ConfigOf(nullptr, 8);
+    config.quiet = true;
+    return config;
+  }
+  static std::unique_ptr<Estimator> Trained(const ModelFunction& model = Model) {
+    auto estimator = std::make_unique<Estimator>(model, Config());
+    estimator->Train(
+        {.input = [] { return Dataset::FromTensors(Images(40)).Repeat(); }, .max_steps = 5});
+    return estimator;
+  }
+  static PredictSpec All(const Columns& columns, int64_t batch = 500) {
+    return {.input = [columns] { return Dataset::FromTensors(columns); }, .batch_size = batch};
+  }
+
+  const std::string root = ::testing::TempDir() + "/export_test";
+  const std::string dir = root + "/model";
+};
+
+TEST_F(ExportTest, PredictsEverySampleInOrder) {
+  const auto estimator = Trained();
+  const Columns whole = estimator->Predict(All(Images(20)));
+  EXPECT_EQ(whole.at("class").shape(), Shape({20}));
+  EXPECT_EQ(whole.at("probabilities").shape(), Shape({20, 3}));
+  // Labels are not needed, and batches make no difference but rounding.
+  const Columns parts = estimator->Predict(All(WithoutLabels(20), 7));
+  EXPECT_TRUE(parts.at("class").BitwiseEquals(whole.at("class")));
+  for (int64_t i = 0; i < 60; ++i) {
+    EXPECT_NEAR(parts.at("logits").data<float>()[i], whole.at("logits").data<float>()[i], 1e-5);
+  }
+}
+
+TEST_F(ExportTest, TheExportedModelGivesTheSameBits) {
+  const auto estimator = Trained();
+  estimator->Export(dir, All(WithoutLabels(1)));
+  const Columns expected = estimator->Predict(All(Images(20)));
+  const ExportedModel model(dir);
+  EXPECT_EQ(model.step(), 5);
+  EXPECT_EQ(model.inputs().size(), 1u);
+  EXPECT_EQ(model.inputs().at("image").shape, Shape({-1, 8, 8, 1}));
+  const Columns found = model.Predict(Images(20));
+  ASSERT_EQ(found.size(), 3u);
+  for (const auto& [name, value] : expected) {
+    EXPECT_TRUE(value.BitwiseEquals(found.at(name))) << name;
+  }
+  EXPECT_EQ(model.Predict(Images(20), 6).at("class").shape(), Shape({20}));
+}
+
+// Nothing of the training is in the graph: no optimizer slots, no dropout, no label.
+TEST_F(ExportTest, TheGraphIsPruned) {
+  Trained()->Export(dir, All(Images(1)));
+  Graph graph;
+  std::ifstream in(dir + "/graph.pb", std::ios::binary);
+  std::ostringstream bytes;
+  bytes << in.rdbuf();
+  ReadGraphBytes(bytes.str(), graph);
+  const std::string text = GraphToText(graph);
+  for (const char* gone :
+       {"Adam", "label", "Dropout", "Random", "Assign", "Grad", "/m ", "global"}) {
+    EXPECT_THAT(text, ::testing::Not(HasSubstr(gone)));
+  }
+  auto file =
+      checkpoint::ShardFile::Open(checkpoint::FileSystem::System(), dir + "/weights.safetensors");
+  ASSERT_TRUE(file.ok());
+  EXPECT_EQ(file->header().tensors.size(), 8u);
+}
+
+TEST_F(ExportTest, ReplacesAnExportedModelAndNothingElse) {
+  const auto estimator = Trained();
+  estimator->Export(dir, All(Images(1)));
+  estimator->Train(
+      {.input = [] { return Dataset::FromTensors(Images(40)).Repeat(); }, .max_steps = 9});
+  estimator->Export(dir + "/", All(Images(1)));
+  EXPECT_EQ(ExportedModel(dir).step(), 9);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(root), {}), 1);
+  std::filesystem::create_directories(root + "/other");
+  std::ofstream(root + "/other/thesis.txt") << "precious";
+  EXPECT_THAT(ErrorOf([&] { estimator->Export(root + "/other", All(Images(1))); }),
+              HasSubstr("/other has files that are no exported model (thesis.txt); give a "
+                        "directory that is empty or not there"));
+  EXPECT_TRUE(std::filesystem::exists(root + "/other/thesis.txt"));
+}
+
+TEST_F(ExportTest, SaysWhatAnInputLacks) {
+  Trained()->Export(dir, All(Images(1)));
+  const ExportedModel model(dir);
+  EXPECT_THAT(ErrorOf([&] { model.Predict({}); }),
+              HasSubstr("the model needs an input \"image\", uint8 [?, 8, 8, 1]"));
+  EXPECT_THAT(ErrorOf([&] {
+                model.Predict({{"image", Tensor::Zeros(kFloat32, {2, 8, 8, 1})}});
+              }),
+              HasSubstr("the input \"image\" is float32 [2, 8, 8, 1]; the model expects uint8 "
+                        "[?, 8, 8, 1]"));
+  EXPECT_EQ(model.Predict(WithoutLabels(0), 5).at("class").shape(), Shape({0}));
+}
+
+TEST_F(ExportTest, RefusesWhatIsDamaged) {
+  const auto estimator = Trained();
+  const auto spoiled = [&](const std::string& file,
+                           const std::function<void(std::string&)>& spoil) {
+    estimator->Export(dir, All(Images(1)));
+    std::ifstream in(dir + "/" + file, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    std::string bytes = text.str();
+    spoil(bytes);
+    in.close();
+    std::ofstream(dir + "/" + file, std::ios::binary) << bytes;
+    return ErrorOf([&] { ExportedModel model(dir); });
+  };
+  const auto replace = [](const std::string& from, const std::string& to) {
+    return [=](std::string& text) {
+      ASSERT_NE(text.find(from), std::string::npos);
+      text.replace(text.find(from), from.size(), to);
+    };
+  };
+  EXPECT_THAT(ErrorOf([&] { ExportedModel model(root + "/nothing"); }), HasSubstr("model.json"));
+  EXPECT_THAT(spoiled("model.json", [](std::string& t) { t.resize(10); }),
+              HasSubstr("model.json: it is no JSON object"));
+  EXPECT_THAT(
+      spoiled("model.json", replace("\"version\": 1", "\"version\": 2")),
+      HasSubstr("format version 2, which a newer Tutti has written; this one reads up to 1"));
+  EXPECT_THAT(spoiled("model.json", replace("\"uint8\"", "\"float32\"")),
+              HasSubstr("\"image\" is float32 [?, 8, 8, 1], but the graph has uint8"));
+  EXPECT_THAT(spoiled("model.json", replace("\"node\": \"", "\"node\": \"no")),
+              HasSubstr("which graph.pb does not have"));
+  EXPECT_THAT(spoiled("graph.pb", [](std::string& t) { t.resize(t.size() / 2); }),
+              HasSubstr("graph.pb: "));
+  EXPECT_THAT(spoiled("weights.safetensors", [](std::string& t) { t.resize(t.size() - 4); }),
+              HasSubstr("weights.safetensors"));
+  EXPECT_THAT(spoiled("weights.safetensors", replace("dense/bias", "dense/bios")),
+              HasSubstr("has no tensor \"dense/bias\", which the graph needs"));
+}
+
+// A model from outside may compute and nothing else.
+TEST_F(ExportTest, RefusesAGraphWithEffects) {
+  Trained()->Export(dir, All(Images(1)));
+  Graph graph;
+  Placeholder(graph, kFloat32, {-1}, "x");
+  const Output v = Variable(graph, Zeros({1}), "v");
+  AssignAdd(v, Tensor::Vector<float>({1}), "sneaky");
+  const ModelSignature signature{.inputs = {{"x", {"x", kFloat32, {-1}}}},
+                                 .outputs = {{"x", {"x", kFloat32, {-1}}}}};
+  std::ofstream(dir + "/graph.pb", std::ios::binary) << GraphToBytes(graph);
+  std::ofstream(dir + "/model.json") << FormatSignature(signature);
+  EXPECT_THAT(ErrorOf([&] { ExportedModel model(dir); }),
+              HasSubstr("does more than compute; an exported model may not"));
+}
+
+TEST_F(ExportTest, SaysWhatAModelLacks) {
+  const auto estimator = Trained();
+  EXPECT_THAT(ErrorOf([&] { estimator->Predict({}); }), HasSubstr("PredictSpec::input is empty"));
+  EXPECT_THAT(
+      ErrorOf([&] {
+        estimator->Predict({.input = [] { return Dataset::FromTensors(Images(4)).Repeat(); }});
+      }),
+      HasSubstr("the dataset repeats for ever"));
+  const auto mute = Trained([](const Features& batch, Mode mode) {
+    ModelSpec spec = Model(batch, mode);
+    spec.predictions.clear();
+    return spec;
+  });
+  EXPECT_THAT(ErrorOf([&] { mute->Predict(All(Images(4))); }),
+              HasSubstr("gave no predictions for Mode::kPredict"));
+}
+
+TEST_F(ExportTest, OfSeveralWorkersTheFirstWrites) {
+  Columns expected;
+  const auto errors = OnRanks(2, [&](int r, std::shared_ptr<collective::Communicator> c) {
+    RunConfig config = ConfigOf(c, 8);
+    config.quiet = true;
+    Estimator estimator(Model, config);
+    estimator.Train(
+        {.input = [] { return Dataset::FromTensors(Images(40)).Repeat(); }, .max_steps = 5});
+    estimator.Export(dir, All(Images(1)));
+    const Columns found = estimator.Predict(All(Images(20)));
+    if (r == 0) expected = found;
+  });
+  EXPECT_THAT(errors, ElementsAre("", ""));
+  EXPECT_TRUE(
+      ExportedModel(dir).Predict(Images(20)).at("logits").BitwiseEquals(expected.at("logits")));
+}
+
+}  // namespace
+}  // namespace tutti
