@@ -80,8 +80,8 @@ int main(int argc, char** argv) {
                                mode);
     };
     Estimator estimator(model, config);
-    TrainAndEvaluate(
-        estimator, {.input = [&] { return train.Shuffle(uint64_t(config.seed)).Repeat(); }},
-        {.input = [&] { return test; }});
+    TrainAndEvaluate(estimator,
+                     {.input = [&] { return train.Shuffle(uint64_t(config.seed)).Repeat(); }},
+                     {.input = [&] { return test; }});
   });
 }

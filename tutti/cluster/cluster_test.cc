@@ -65,8 +65,8 @@ struct Client {
       : network(network), name(name) {
     peers = std::make_shared<TaskPeers>(
         TaskPeers::Options{.self = {name, MakeRandomId()},
-                       .fingerprint = {},
-                       .pool = [this](std::string_view) -> MemoryPool& { return pool; }});
+                           .fingerprint = {},
+                           .pool = [this](std::string_view) -> MemoryPool& { return pool; }});
     peers->Start(network.Join(name, peers.get()), nullptr);
   }
   ~Client() {

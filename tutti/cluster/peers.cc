@@ -218,13 +218,14 @@ std::shared_ptr<Peer> TaskPeers::PeerOf(net::Link& link) {
   return peer;
 }
 
-absl::Status TaskPeers::Place(net::Link& link, std::string_view header, std::span<const uint64_t> sizes,
-                          std::span<net::Bytes> places) {
+absl::Status TaskPeers::Place(net::Link& link, std::string_view header,
+                              std::span<const uint64_t> sizes, std::span<net::Bytes> places) {
   TUTTI_ASSIGN_OR_RETURN(const Header parsed, ParseHeader(header));
   return PeerOf(link)->Place(options_.pool(DeviceOf(parsed)), sizes, places);
 }
 
-void TaskPeers::Received(net::Link& link, std::string_view header, std::vector<net::Payload> payloads) {
+void TaskPeers::Received(net::Link& link, std::string_view header,
+                         std::vector<net::Payload> payloads) {
   const std::shared_ptr<Peer> peer = PeerOf(link);
   const absl::StatusOr<Header> parsed = ParseHeader(header);
   if (!parsed.ok()) {

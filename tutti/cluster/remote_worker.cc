@@ -74,7 +74,8 @@ void AlignClock(int64_t sent, StepTrace& trace) {
 
 }  // namespace
 
-RemoteWorker::RemoteWorker(std::shared_ptr<TaskPeers> peers, std::string task, int64_t patience_nanos)
+RemoteWorker::RemoteWorker(std::shared_ptr<TaskPeers> peers, std::string task,
+                           int64_t patience_nanos)
     : shared_(std::make_shared<Shared>()) {
   shared_->peers = std::move(peers);
   shared_->task = std::move(task);

@@ -162,7 +162,7 @@ class SliceReader final : public DatasetReader {
   }
 
   const std::shared_ptr<const Dataset::Recipe> recipe_;
-  int64_t begin_;             // position of the next global batch
+  int64_t begin_;       // position of the next global batch
   int64_t past_batch_;  // how far it began behind a whole number of batches
   int64_t epoch_ = -1;
   std::vector<int64_t> order_;

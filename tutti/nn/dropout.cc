@@ -71,8 +71,9 @@ Output Dropout(Input x, double rate, const DropoutLayerOptions& options, std::st
   NameScope scope(graph, name);
   const Output step = options.step ? options.step : GlobalStepOf(graph);
   return tutti::Dropout(
-      x, rate, {.random = {.seed = SeedOf(graph), .node_seed = NodeSeedOf(graph), .step = step},
-                         .offset = OffsetOf(x, options)});
+      x, rate,
+      {.random = {.seed = SeedOf(graph), .node_seed = NodeSeedOf(graph), .step = step},
+       .offset = OffsetOf(x, options)});
 }
 
 }  // namespace tutti::nn

@@ -51,15 +51,15 @@ Output LookUp(Input table, Input ids) {
   NameScope scope(table.output().graph(), "look_up");
   const Output flat = Reshape(ids, Shape{-1});
   const UniqueResult unique = Unique(flat);
-  const Output rows = in_parts ? GatherFromParts(node, unique.values)
-                               : GatherThere(table.output(), unique.values);
+  const Output rows =
+      in_parts ? GatherFromParts(node, unique.values) : GatherThere(table.output(), unique.values);
   const Output repeated = Gather(rows, unique.indices);
   const Shape& row = table.output().shape();
   const std::vector<int64_t> widths(row.dims().begin() + 1, row.dims().end());
   const Output dims = Concat(
-      {ShapeOf(ids), Constant(ids.output().graph(),
-                              Tensor::Of<int64_t>({int64_t(widths.size())},
-                                                  std::span<const int64_t>(widths)))},
+      {ShapeOf(ids),
+       Constant(ids.output().graph(),
+                Tensor::Of<int64_t>({int64_t(widths.size())}, std::span<const int64_t>(widths)))},
       0);
   return Reshape(repeated, Input(dims));
 }

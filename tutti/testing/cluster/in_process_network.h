@@ -20,7 +20,8 @@ class InProcessNetwork {
   InProcessNetwork();
   ~InProcessNetwork();  // REQUIRES: all have left
 
-  // Joins a process: gives the network that its TaskPeers starts with. Lives as long as this object.
+  // Joins a process: gives the network that its TaskPeers starts with. Lives as long as this
+  // object.
   Network* Join(const std::string& task, TaskPeers* peers);
   // The process does not answer any more; its links break.
   void Lose(const std::string& task);

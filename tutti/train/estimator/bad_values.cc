@@ -76,9 +76,9 @@ void ThrowBadValues(Peers& peers, int rank, Output loss, const StepEnd& end) {
   }
   for (const std::string& found : peers.Gather("bad_values", own)) {
     if (found.empty()) continue;
-    throw Error(Code::kOutOfRange,
-                fmt::format("step {}: {}; a smaller learning rate or clipping may help", end.step,
-                            found));
+    throw Error(
+        Code::kOutOfRange,
+        fmt::format("step {}: {}; a smaller learning rate or clipping may help", end.step, found));
   }
   throw Error(Code::kOutOfRange,
               fmt::format("step {}: the loss is {}, though every worker's own is finite", end.step,

@@ -252,8 +252,8 @@ class Estimator::Impl {
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto driver = config_.strategy_object->MakeDriver(
-        *session_, training_.nodes, {.first = step_, .end = max_steps});
+    const auto driver = config_.strategy_object->MakeDriver(*session_, training_.nodes,
+                                                            {.first = step_, .end = max_steps});
     const int64_t first_position = position_;
     BatchByNumber batches(dataset, first_position);
     TrainingReport report(config_, training_.nodes.joint.how);

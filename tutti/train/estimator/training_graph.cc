@@ -11,9 +11,9 @@
 #include "tutti/graph/ops/state.h"
 #include "tutti/graph/text/format.h"
 #include "tutti/nn/sample_scope.h"
-#include "tutti/train/estimator/towers.h"
 #include "tutti/nn/variables.h"
 #include "tutti/train/estimator/accumulation.h"
+#include "tutti/train/estimator/towers.h"
 
 namespace tutti {
 namespace {

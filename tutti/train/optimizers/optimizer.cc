@@ -161,8 +161,8 @@ const Node* Optimizer::Apply(std::span<const GradientAndVariable> list,
   if (options.join_state && !averages.empty()) averages = Joined(averages, options.join_state);
   updates.insert(updates.end(), averages.begin(), averages.end());
   if (options.count_step) {
-    const ControlScope after(graph, options.counted != nullptr ? updates
-                                                               : std::vector<const Node*>());
+    const ControlScope after(graph,
+                             options.counted != nullptr ? updates : std::vector<const Node*>());
     const Output counted = AssignAdd(global_step, int64_t{1});
     if (options.counted != nullptr) *options.counted = counted;
     updates.push_back(counted.node);

@@ -12,8 +12,8 @@
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/nn/variables.h"
-#include "tutti/train/reporting/packed_text.h"
 #include "tutti/train/reporting/model_summary.h"
+#include "tutti/train/reporting/packed_text.h"
 
 namespace tutti {
 namespace {

@@ -69,12 +69,11 @@ StrategyDef MirroredStrategyDef() {
   return {.name = "mirrored",
           .summary = "one process whose N devices share each batch",
           .argument = {.syntax = "N",
-                       .expected =
-                           [](std::string_view text) -> std::string {
-                             const int64_t devices = WholeNumber(text, 1);
-                             if (devices > 0 && devices <= kMostDevices) return "";
-                             return fmt::format("N devices, 1 to {}", kMostDevices);
-                           }},
+                       .expected = [](std::string_view text) -> std::string {
+                         const int64_t devices = WholeNumber(text, 1);
+                         if (devices > 0 && devices <= kMostDevices) return "";
+                         return fmt::format("N devices, 1 to {}", kMostDevices);
+                       }},
           .one_trainer = true,
           .make = [](const Launch& launch) {
             return MakeMirroredStrategy(int(WholeNumber(launch.argument(), 1)));

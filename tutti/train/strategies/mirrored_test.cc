@@ -48,8 +48,8 @@ ModelSpec Mlp(const Features& batch, Mode mode) {
 
 State Train(const ModelFunction& model, const std::string& strategy, int64_t batch,
             const InputFunction& input, int64_t steps = 100) {
-  Estimator estimator(
-      model, {.max_steps = steps, .batch_size = batch, .seed = 5, .strategy = strategy});
+  Estimator estimator(model,
+                      {.max_steps = steps, .batch_size = batch, .seed = 5, .strategy = strategy});
   estimator.Train({.input = input});
   return estimator.Variables();
 }
@@ -111,8 +111,8 @@ TEST_F(Mirrored, MovingAveragesAreThoseOfAllTowers) {
   const auto input = [] { return Samples(40, kFloat64).Repeat(); };
   const auto model = [](const Features& batch, Mode mode) {
     const Output h = nn::BatchNorm(batch["x"], {.training = mode == Mode::kTrain, .momentum = 0.5});
-    ModelSpec spec = MultiClassHead(3).Spec(nn::Dense(h, 3), batch["y"],
-                                            Sgd({.learning_rate = 0.01}), mode);
+    ModelSpec spec =
+        MultiClassHead(3).Spec(nn::Dense(h, 3), batch["y"], Sgd({.learning_rate = 0.01}), mode);
     return spec;
   };
   const State alone = Train(model, "local", 8, input, 5);

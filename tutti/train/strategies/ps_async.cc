@@ -117,12 +117,11 @@ class AsyncDriver final : public StepDriver {
     std::copy(fetched_.begin() + kFetches, fetched_.end(), call.results.begin());
     step_ = fetched_[kCounted].scalar<int64_t>();
     Claimed(fetched_[kClaimed]);
-    StepResult result = {
-        .step = step_,
-        .loss = NumberOf(fetched_[kLoss]),
-        .samples = NumberOf(fetched_[kSamples]),
-        .stop = AsksForStop() || fetched_[kStops].scalar<int64_t>() > first_stops_,
-        .bad = FirstBad(own_.check, fetched_[kFinite])};
+    StepResult result = {.step = step_,
+                         .loss = NumberOf(fetched_[kLoss]),
+                         .samples = NumberOf(fetched_[kSamples]),
+                         .stop = AsksForStop() || fetched_[kStops].scalar<int64_t>() > first_stops_,
+                         .bad = FirstBad(own_.check, fetched_[kFinite])};
     if (result.bad.empty()) {
       ++staleness_[step_ - 1 - fetched_[kReadStep].scalar<int64_t>()];
     } else if (skip_bad_) {
@@ -215,7 +214,10 @@ class AsyncStrategy final : public ServersStrategy {
       entry = Scaled(entry, scale);
     }
     nodes->stop = step.stop;
-    *joint = {.loss = step.loss, .samples = step.samples, .stop = step.stop, .how = How(),
+    *joint = {.loss = step.loss,
+              .samples = step.samples,
+              .stop = step.stop,
+              .how = How(),
               .nodes = nodes};
     return sent;
   }

@@ -10,10 +10,10 @@
 #include <fmt/format.h>
 
 #include "tutti/base/status.h"
+#include "tutti/cluster/tf_config.h"
 #include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/shape.h"
-#include "tutti/cluster/tf_config.h"
 #include "tutti/train/strategies/ps/join_servers.h"
 #include "tutti/train/strategies/ps/queue_peers.h"
 #include "tutti/train/strategies/ps/sync.h"
@@ -66,11 +66,11 @@ class SyncStrategy final : public ServersStrategy {
     NameScope scope(graph, kScope);
     auto nodes = std::make_shared<SyncNodes>();
     nodes->check = CheckGradients(list);
-    nodes->step = std::make_shared<SyncStep>(
-        graph, SyncStepOptions{.device = first_server(),
-                               .admit = servers().workers - backups_,
-                               .workers = servers().workers,
-                               .wire = options().wire});
+    nodes->step =
+        std::make_shared<SyncStep>(graph, SyncStepOptions{.device = first_server(),
+                                                          .admit = servers().workers - backups_,
+                                                          .workers = servers().workers,
+                                                          .wire = options().wire});
     const Output counts = nodes->step->Summed(OwnCounts(step, nodes->check), first_server());
     std::vector<GradientAndVariable> summed(list.begin(), list.end());
     for (GradientAndVariable& entry : summed) Sum(*nodes->step, entry);
@@ -173,10 +173,10 @@ int BackupsOf(std::string_view text) {
 
 void CheckBackups(int backups, int workers) {
   if (backups >= 0 && backups < workers) return;
-  ThrowInvalidArgument(
-      fmt::format("--strategy ps-sync:backup={}: there are {} workers; expected 0 to {}, so that at "
-                  "least one makes an update",
-                  backups, workers, workers - 1));
+  ThrowInvalidArgument(fmt::format(
+      "--strategy ps-sync:backup={}: there are {} workers; expected 0 to {}, so that at "
+      "least one makes an update",
+      backups, workers, workers - 1));
 }
 
 }  // namespace
@@ -201,9 +201,8 @@ StrategyDef PsSyncStrategyDef() {
           .make = [](const Launch& launch) {
             const SyncOptions options = {.common = ServerOptionsOf(launch),
                                          .backups = BackupsOf(launch.argument())};
-            CheckBackups(options.backups, int(launch.task == nullptr
-                                                  ? 1
-                                                  : launch.task->cluster.Trainers().size()));
+            CheckBackups(options.backups,
+                         int(launch.task == nullptr ? 1 : launch.task->cluster.Trainers().size()));
             return MakeSyncStrategy(JoinServers(launch, "ps-sync"), options);
           }};
 }

@@ -48,8 +48,8 @@ struct StrategyArgument {
 // makes the strategy and runs the program's body. A task of a role in `others` calls that function
 // instead, and ends when it returns. Tasks of all other roles are refused.
 struct StrategyDef {
-  std::string name;          // as in --strategy
-  std::string summary;       // for --help: "one process"
+  std::string name;     // as in --strategy
+  std::string summary;  // for --help: "one process"
   StrategyArgument argument = {};
   bool one_trainer = false;  // refuse clusters with more
   std::vector<std::string> trainers = {"chief", "worker"};
@@ -63,8 +63,8 @@ struct StrategyDef {
 // (catalogue.cc). Throws Error when the name is taken.
 void RegisterStrategy(StrategyDef def);
 
-// The strategy of "NAME" or "NAME:ARGUMENT". Throws Error (kInvalidArgument), listing the strategies
-// there are, or saying which argument was expected.
+// The strategy of "NAME" or "NAME:ARGUMENT". Throws Error (kInvalidArgument), listing the
+// strategies there are, or saying which argument was expected.
 const StrategyDef& FindStrategy(std::string_view name);
 // What is wrong with such a text, as what was expected instead; empty if nothing is.
 std::string ExpectedStrategy(std::string_view text);

@@ -17,10 +17,10 @@ struct StepRange {
 };
 
 struct StepResult {
-  int64_t step = 0;    // the global step after this one
-  double loss = 0;     // of all workers in lockstep, else of this one
-  double samples = 0;  // the same
-  bool stop = false;   // some worker asks for an end
+  int64_t step = 0;      // the global step after this one
+  double loss = 0;       // of all workers in lockstep, else of this one
+  double samples = 0;    // the same
+  bool stop = false;     // some worker asks for an end
   std::string bad = {};  // the gradient of this worker that was not finite: a variable's name
 };
 

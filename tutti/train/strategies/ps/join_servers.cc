@@ -89,8 +89,8 @@ void ServeVariables(const Launch& launch) {
   const TaskConfig& task = *launch.task;
   const std::shared_ptr<Server> server = StartServer(launch, 0);
   const std::vector<std::string> devices = ServerDevices(task.cluster);
-  const size_t own = size_t(
-      std::find(devices.begin(), devices.end(), FirstDevice(task.task)) - devices.begin());
+  const size_t own =
+      size_t(std::find(devices.begin(), devices.end(), FirstDevice(task.task)) - devices.begin());
   const EndOfTraining end(devices);
   SessionOptions options;
   options.server = server.get();
@@ -151,8 +151,9 @@ std::vector<StrategyFlag> ServerFlags() {
 ServerOptionsOfStrategy ServerOptionsOf(const Launch& launch) {
   const int64_t bytes = WholeNumber(launch.flag("split-bytes"), 1);
   if (bytes < 0) {
-    ThrowInvalidArgument(fmt::format("--split-bytes is \"{}\"; expected a number of bytes from 1 on",
-                                     launch.flag("split-bytes")));
+    ThrowInvalidArgument(
+        fmt::format("--split-bytes is \"{}\"; expected a number of bytes from 1 on",
+                    launch.flag("split-bytes")));
   }
   return {.split_bytes = bytes,
           .wire = launch.flag("wire"),

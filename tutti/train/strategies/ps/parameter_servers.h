@@ -72,8 +72,8 @@ class ServersStrategy : public Strategy {
   const std::shared_ptr<QueuePeers> queue_peers_;
 };
 
-// `gradient`, which goes to `device` as `wire` says, in its own type there. Other types than float32
-// travel as they are.
+// `gradient`, which goes to `device` as `wire` says, in its own type there. Other types than
+// float32 travel as they are.
 Output OverWire(Output gradient, const std::string& wire, const std::string& device);
 
 // Which gradients of the list have an element that is not finite.

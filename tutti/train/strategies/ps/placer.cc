@@ -96,9 +96,8 @@ VariablePlacement ServerPlacer::Place(const VariableRequest& request) {
   const Shape& shape = request.shape;
   const int64_t bytes =
       shape.IsFullyKnown() ? shape.elements() * int64_t(SizeOf(request.dtype)) : 0;
-  const bool can_split = request.options.trainable && devices_.size() > 1 &&
-                         shape.IsFullyKnown() && shape.rank() > 0 &&
-                         shape[0] >= int64_t(devices_.size());
+  const bool can_split = request.options.trainable && devices_.size() > 1 && shape.IsFullyKnown() &&
+                         shape.rank() > 0 && shape[0] >= int64_t(devices_.size());
   if (can_split && bytes > split_bytes_) return Split(request, bytes);
   const bool counter = !request.options.trainable && shape.rank() == 0;
   const size_t server = counter ? 0 : Emptiest();

@@ -10,11 +10,11 @@ namespace tutti {
 
 // One variable on one server: a whole one, or rows of a larger one.
 struct PlacedVariable {
-  std::string name;      // of the logical variable
-  Shape shape;           // of all of it
+  std::string name;  // of the logical variable
+  Shape shape;       // of all of it
   int64_t first_row = 0;
-  int64_t rows = -1;     // -1: all of it
-  int64_t bytes = 0;     // of this part
+  int64_t rows = -1;       // -1: all of it
+  int64_t bytes = 0;       // of this part
   int64_t slot_bytes = 0;  // of what the optimizer keeps beside it
   size_t server = 0;
 };

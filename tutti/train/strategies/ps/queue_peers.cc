@@ -153,10 +153,10 @@ std::vector<Tensor> QueuePeers::Run(std::span<const Feed> feeds, std::span<const
                                     const Node* target) {
   const std::chrono::duration<double> timeout(start_timeout_);
   try {
-    return session_->Run(
-        feeds, fetches, target == nullptr ? std::span<const Node* const>() : std::span(&target, 1),
-        {.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(timeout),
-         .stop = aborted()});
+    return session_->Run(feeds, fetches,
+                         target == nullptr ? std::span<const Node* const>() : std::span(&target, 1),
+                         {.timeout = std::chrono::duration_cast<std::chrono::nanoseconds>(timeout),
+                          .stop = aborted()});
   } catch (const Error& error) {
     Rethrow(error);
   }

@@ -18,9 +18,9 @@ struct ParameterServers;
 struct WorkerState;
 
 // Workers that meet in queues on the first parameter server. Texts go to worker 0 and come back
-// from it, all together. A thread waits for the failure of any worker, and another one looks whether
-// all are still there; should one fail or be lost, every exchange ends with that, and so does every
-// run that was given the token aborted().
+// from it, all together. A thread waits for the failure of any worker, and another one looks
+// whether all are still there; should one fail or be lost, every exchange ends with that, and so
+// does every run that was given the token aborted().
 class QueuePeers final : public Peers {
  public:
   explicit QueuePeers(const ParameterServers& servers);

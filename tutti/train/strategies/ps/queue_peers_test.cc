@@ -80,9 +80,8 @@ TEST_F(QueuePeersTest, NamesWhoDidNotAppear) {
 }
 
 TEST_F(QueuePeersTest, NamesWhoIsElsewhere) {
-  const auto errors = OnPeers(2, [](QueuePeers& peers) {
-    peers.Gather(peers.rank() == 0 ? "Train" : "Evaluate", "");
-  });
+  const auto errors = OnPeers(
+      2, [](QueuePeers& peers) { peers.Gather(peers.rank() == 0 ? "Train" : "Evaluate", ""); });
   EXPECT_THAT(errors[0], HasSubstr("worker 1 is at \"Evaluate\", worker 0 at \"Train\""));
   EXPECT_THAT(errors[1], HasSubstr("worker 1 is at \"Evaluate\", worker 0 at \"Train\""));
 }

@@ -32,8 +32,7 @@ class SyncDriver::Updater {
     try {
       thread_ = std::thread([this] { Loop(); });
     } catch (const std::system_error& error) {
-      ThrowIfError(
-          CannotStartThread("the thread that makes the updates", error.code().message()));
+      ThrowIfError(CannotStartThread("the thread that makes the updates", error.code().message()));
     }
   }
   ~Updater() {

@@ -190,12 +190,12 @@ TEST_F(PsSync, AGradientThatIsNotFiniteIsNamedAndNotApplied) {
 
 TEST_F(PsSync, WorkersMustFit) {
   ServersUnderTest cluster(1, 2);
-  const auto errors = cluster.OnWorkers(
-      [](ParameterServers found) { return MakeSyncStrategy(std::move(found)); },
-      [](int rank, std::shared_ptr<const Strategy> strategy) {
-        Estimator estimator(SmallModel, SmallConfig(strategy, 4 + rank));
-        estimator.Train({.input = Input});
-      });
+  const auto errors =
+      cluster.OnWorkers([](ParameterServers found) { return MakeSyncStrategy(std::move(found)); },
+                        [](int rank, std::shared_ptr<const Strategy> strategy) {
+                          Estimator estimator(SmallModel, SmallConfig(strategy, 4 + rank));
+                          estimator.Train({.input = Input});
+                        });
   for (const std::string& error : errors) {
     EXPECT_THAT(error, HasSubstr("worker 1 does not fit worker 0: batch-size is 5, expected 4"));
   }
