@@ -100,7 +100,24 @@ class ReversePass {
     return true;
   }
 
+  // Gradients that come from one device are added there, so that one of them travels; others where
+  // the value is: the sum over towers is made beside the variable.
+  static const Node& PlaceOfSum(const std::vector<GradientValue>& parts, Output at) {
+    const auto node = [](const GradientValue& part) -> const Node& {
+      return *(part.sparse() ? part.rows : part.dense).node;
+    };
+    const Node& first = node(parts.front());
+    for (const GradientValue& part : parts) {
+      if (node(part).device() != first.device() ||
+          node(part).colocated_with() != first.colocated_with()) {
+        return *at.node;
+      }
+    }
+    return first;
+  }
+
   GradientValue Added(const std::vector<GradientValue>& parts, Output at) {
+    const DeviceScope device(graph_, PlaceOfSum(parts, at));
     bool all_sparse = true;
     for (const GradientValue& part : parts) all_sparse = all_sparse && part.sparse();
     std::vector<Output> first;

@@ -19,7 +19,7 @@ void Push(Peer& peer, const SentValue& value) {
 
 }  // namespace
 
-ClusterRendezvous::ClusterRendezvous(StepId id, std::shared_ptr<Peers> peers)
+ClusterRendezvous::ClusterRendezvous(StepId id, std::shared_ptr<TaskPeers> peers)
     : id_(id), peers_(std::move(peers)) {}
 
 ClusterRendezvous::~ClusterRendezvous() {

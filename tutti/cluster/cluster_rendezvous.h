@@ -18,7 +18,7 @@ namespace tutti {
 class ClusterRendezvous final : public Rendezvous,
                                 public std::enable_shared_from_this<ClusterRendezvous> {
  public:
-  ClusterRendezvous(StepId id, std::shared_ptr<Peers> peers);
+  ClusterRendezvous(StepId id, std::shared_ptr<TaskPeers> peers);
   ~ClusterRendezvous() override;
 
   absl::Status Send(const std::string& key, Tensor value) override;
@@ -46,7 +46,7 @@ class ClusterRendezvous final : public Rendezvous,
       const std::string& key);  // a value of another task reached its Recv, or an error did
 
   const StepId id_;
-  const std::shared_ptr<Peers> peers_;
+  const std::shared_ptr<TaskPeers> peers_;
   LocalRendezvous local_;
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Early> early_;     // values whose bytes count in a window

@@ -32,7 +32,7 @@ struct Task {
        const std::vector<std::string>& tasks, uint64_t incarnation = 1)
       : network(network) {
     name = "/job:" + job + "/task:" + std::to_string(index);
-    peers = std::make_shared<Peers>(Peers::Options{
+    peers = std::make_shared<TaskPeers>(TaskPeers::Options{
         .self = {name, incarnation},
         .fingerprint = tasks,
         .pool = [this](std::string_view device) -> MemoryPool& { return worker->PoolOf(device); }});
@@ -55,7 +55,7 @@ struct Task {
   InProcessNetwork& network;
   std::string name;
   std::shared_ptr<LocalWorker> worker;
-  std::shared_ptr<Peers> peers;
+  std::shared_ptr<TaskPeers> peers;
   std::unique_ptr<TaskServices> services;
 };
 
@@ -63,10 +63,10 @@ struct Task {
 struct Client {
   explicit Client(InProcessNetwork& network, const std::string& name = "client")
       : network(network), name(name) {
-    peers = std::make_shared<Peers>(
-        Peers::Options{.self = {name, MakeRandomId()},
-                       .fingerprint = {},
-                       .pool = [this](std::string_view) -> MemoryPool& { return pool; }});
+    peers = std::make_shared<TaskPeers>(
+        TaskPeers::Options{.self = {name, MakeRandomId()},
+                           .fingerprint = {},
+                           .pool = [this](std::string_view) -> MemoryPool& { return pool; }});
     peers->Start(network.Join(name, peers.get()), nullptr);
   }
   ~Client() {
@@ -80,7 +80,7 @@ struct Client {
   InProcessNetwork& network;
   const std::string name;
   MemoryPool pool;
-  std::shared_ptr<Peers> peers;
+  std::shared_ptr<TaskPeers> peers;
 };
 
 class ClusterTest : public ::testing::Test {

@@ -63,7 +63,8 @@ class Peer {
   void Taken(uint64_t bytes);
   void Close(const absl::Status& reason);
 
-  // For Peers, which hears of the link -----------------------------------------------------------
+  // For TaskPeers, which hears of the link
+  // -----------------------------------------------------------
 
   void set_control(std::shared_ptr<ControlChannel> control);
   bool has_control() const;

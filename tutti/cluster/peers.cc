@@ -59,15 +59,15 @@ std::string FirstDifference(const std::vector<std::string>& own,
 
 }  // namespace
 
-Peers::Peers(Options options) : options_(std::move(options)) {}
-Peers::~Peers() = default;
+TaskPeers::TaskPeers(Options options) : options_(std::move(options)) {}
+TaskPeers::~TaskPeers() = default;
 
-void Peers::Start(Network* network, Services* services) {
+void TaskPeers::Start(Network* network, Services* services) {
   network_ = network;
   services_ = services;
 }
 
-void Peers::Stop(const absl::Status& reason) {
+void TaskPeers::Stop(const absl::Status& reason) {
   std::vector<std::shared_ptr<Peer>> peers;
   {
     std::lock_guard lock(mutex_);
@@ -80,20 +80,20 @@ void Peers::Stop(const absl::Status& reason) {
   connected_.wait(lock, [this] { return connecting_ == 0; });
 }
 
-std::shared_ptr<Peer> Peers::Find(const std::string& task) const {
+std::shared_ptr<Peer> TaskPeers::Find(const std::string& task) const {
   std::lock_guard lock(mutex_);
   const auto it = by_task_.find(task);
   return it == by_task_.end() ? nullptr : it->second.peer;
 }
 
-std::vector<std::shared_ptr<Peer>> Peers::All() const {
+std::vector<std::shared_ptr<Peer>> TaskPeers::All() const {
   std::lock_guard lock(mutex_);
   std::vector<std::shared_ptr<Peer>> all;
   for (const auto& [link, peer] : by_link_) all.push_back(peer);
   return all;
 }
 
-void Peers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
+void TaskPeers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
   absl::StatusOr<std::shared_ptr<Peer>> now = nullptr;
   {
     std::lock_guard lock(mutex_);
@@ -130,7 +130,7 @@ void Peers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
   }
 }
 
-void Peers::Connect(const std::string& task) {
+void TaskPeers::Connect(const std::string& task) {
   int64_t patience = 0;
   {
     std::lock_guard lock(mutex_);
@@ -168,7 +168,7 @@ void Peers::Connect(const std::string& task) {
 
 // First the control connection, whose other end tells who it is, then the link to that process, and
 // a greeting on it: when it is answered, the other side knows the link and takes control calls.
-absl::StatusOr<std::shared_ptr<Peer>> Peers::Reach(const std::string& task, int64_t deadline) {
+absl::StatusOr<std::shared_ptr<Peer>> TaskPeers::Reach(const std::string& task, int64_t deadline) {
   const auto slow = std::make_shared<std::weak_ptr<Peer>>();
   const auto guard = std::make_shared<std::mutex>();
   TUTTI_ASSIGN_OR_RETURN(
@@ -213,20 +213,21 @@ absl::StatusOr<std::shared_ptr<Peer>> Peers::Reach(const std::string& task, int6
   return peer;
 }
 
-std::shared_ptr<Peer> Peers::PeerOf(net::Link& link) {
+std::shared_ptr<Peer> TaskPeers::PeerOf(net::Link& link) {
   std::lock_guard lock(mutex_);
   auto& peer = by_link_[&link];
   if (peer == nullptr) peer = std::make_shared<Peer>(link, link.peer(), options_.self);
   return peer;
 }
 
-absl::Status Peers::Place(net::Link& link, std::string_view header, std::span<const uint64_t> sizes,
-                          std::span<net::Bytes> places) {
+absl::Status TaskPeers::Place(net::Link& link, std::string_view header,
+                              std::span<const uint64_t> sizes, std::span<net::Bytes> places) {
   TUTTI_ASSIGN_OR_RETURN(const Header parsed, ParseHeader(header));
   return PeerOf(link)->Place(options_.pool(DeviceOf(parsed)), sizes, places);
 }
 
-void Peers::Received(net::Link& link, std::string_view header, std::vector<net::Payload> payloads) {
+void TaskPeers::Received(net::Link& link, std::string_view header,
+                         std::vector<net::Payload> payloads) {
   const std::shared_ptr<Peer> peer = PeerOf(link);
   const absl::StatusOr<Header> parsed = ParseHeader(header);
   if (!parsed.ok()) {
@@ -254,7 +255,7 @@ void Peers::Received(net::Link& link, std::string_view header, std::vector<net::
   }
 }
 
-void Peers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::string_view fields) {
+void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::string_view fields) {
   net::WireReader in(fields);
   const uint64_t count = in.U64();
   std::vector<std::string> lines;
@@ -274,7 +275,7 @@ void Peers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::strin
   peer->Send(std::move(answer));
 }
 
-void Peers::Broken(net::Link& link, const absl::Status& reason) {
+void TaskPeers::Broken(net::Link& link, const absl::Status& reason) {
   std::shared_ptr<Peer> peer;
   {
     std::lock_guard lock(mutex_);
@@ -292,7 +293,7 @@ void Peers::Broken(net::Link& link, const absl::Status& reason) {
   }
 }
 
-void Peers::Handle(ControlMethod method, ControlRequest request, ControlDone done) {
+void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone done) {
   std::shared_ptr<Peer> peer;
   {
     std::lock_guard lock(mutex_);

@@ -32,7 +32,7 @@ class Services {
 // The other processes that this one talks to. A task is reached when it is first needed; one that
 // was never reached may still be starting, and is tried until the caller's patience ends; one that
 // was reached before and is gone gets one try. Thread-safe.
-class Peers final : public net::LinkEvents, public ControlHandler {
+class TaskPeers final : public net::LinkEvents, public ControlHandler {
  public:
   struct Options {
     net::TaskIdentity self;
@@ -44,8 +44,8 @@ class Peers final : public net::LinkEvents, public ControlHandler {
   };
   using GetDone = std::function<void(absl::StatusOr<std::shared_ptr<Peer>>)>;
 
-  explicit Peers(Options options);
-  ~Peers() override;  // REQUIRES: Stop was called, and the network calls no more
+  explicit TaskPeers(Options options);
+  ~TaskPeers() override;  // REQUIRES: Stop was called, and the network calls no more
 
   // Before anything else. Both outlive this object; `services` may be null.
   void Start(Network* network, Services* services);

@@ -50,8 +50,8 @@ absl::StatusOr<std::string> CallAndWait(Peer& peer, ControlMethod method, WireMe
 
 }  // namespace
 
-RemoteMaster::RemoteMaster(std::shared_ptr<Peers> peers, std::string task, int64_t patience_nanos,
-                           CompileOptions options)
+RemoteMaster::RemoteMaster(std::shared_ptr<TaskPeers> peers, std::string task,
+                           int64_t patience_nanos, CompileOptions options)
     : peers_(std::move(peers)),
       task_(std::move(task)),
       patience_nanos_(patience_nanos),

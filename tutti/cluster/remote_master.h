@@ -13,7 +13,7 @@ namespace tutti {
 class RemoteMaster final : public Master {
  public:
   // `task`: the name under which `peers` reaches it. `patience_nanos`: for how long it is tried.
-  RemoteMaster(std::shared_ptr<Peers> peers, std::string task, int64_t patience_nanos,
+  RemoteMaster(std::shared_ptr<TaskPeers> peers, std::string task, int64_t patience_nanos,
                CompileOptions options);
   ~RemoteMaster() override;  // ends the session, and waits until its steps have ended
 
@@ -28,7 +28,7 @@ class RemoteMaster final : public Master {
   struct Shared;
   absl::Status Grow(const Graph& graph);
 
-  const std::shared_ptr<Peers> peers_;
+  const std::shared_ptr<TaskPeers> peers_;
   const std::string task_;
   const int64_t patience_nanos_;
   const CompileOptions options_;

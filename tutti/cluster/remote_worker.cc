@@ -9,7 +9,7 @@
 namespace tutti {
 
 struct RemoteWorker::Shared {
-  std::shared_ptr<Peers> peers;
+  std::shared_ptr<TaskPeers> peers;
   std::string task;
   int64_t patience_nanos = 0;
 
@@ -74,7 +74,8 @@ void AlignClock(int64_t sent, StepTrace& trace) {
 
 }  // namespace
 
-RemoteWorker::RemoteWorker(std::shared_ptr<Peers> peers, std::string task, int64_t patience_nanos)
+RemoteWorker::RemoteWorker(std::shared_ptr<TaskPeers> peers, std::string task,
+                           int64_t patience_nanos)
     : shared_(std::make_shared<Shared>()) {
   shared_->peers = std::move(peers);
   shared_->task = std::move(task);

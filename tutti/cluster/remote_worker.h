@@ -18,7 +18,7 @@ namespace tutti {
 class RemoteWorker final : public Worker {
  public:
   // `patience_nanos`: for how long a task is tried that was never reached.
-  RemoteWorker(std::shared_ptr<Peers> peers, std::string task, int64_t patience_nanos);
+  RemoteWorker(std::shared_ptr<TaskPeers> peers, std::string task, int64_t patience_nanos);
 
   void ListDevices(DevicesDone done) override;
   void Register(RegisterRequest request, RegisterDone done) override;

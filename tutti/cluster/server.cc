@@ -92,7 +92,7 @@ Division Divide(const ServerOptions& options) {
 
 // The connections of a task of a cluster.
 struct Server::Member {
-  std::shared_ptr<Peers> peers;
+  std::shared_ptr<TaskPeers> peers;
   std::unique_ptr<TaskServices> services;
   std::unique_ptr<ClusterNetwork> network;
 
@@ -160,7 +160,7 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
   const net::TaskIdentity self{task_, net::MakeIncarnation()};
   member_ = std::make_unique<Member>();
   // Its worker outlives what comes over the links.
-  member_->peers = std::make_shared<Peers>(Peers::Options{
+  member_->peers = std::make_shared<TaskPeers>(TaskPeers::Options{
       .self = self,
       .fingerprint = spec.Fingerprint(),
       .pool = [this](std::string_view device) -> MemoryPool& { return worker_->PoolOf(device); }});

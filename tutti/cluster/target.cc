@@ -23,7 +23,7 @@ struct Connection {
   }
 
   MemoryPool pool;
-  std::shared_ptr<Peers> peers;
+  std::shared_ptr<TaskPeers> peers;
   std::unique_ptr<ClusterNetwork> network;
 };
 
@@ -45,7 +45,7 @@ absl::StatusOr<std::shared_ptr<Connection>> Open(const TargetOptions& options) {
   const char* const given = std::getenv("TUTTI_JOB_TOKEN");
   auto connection = std::make_shared<Connection>();
   const net::TaskIdentity self{std::string(net::kClientTask), net::MakeIncarnation()};
-  connection->peers = std::make_shared<Peers>(Peers::Options{
+  connection->peers = std::make_shared<TaskPeers>(TaskPeers::Options{
       .self = self,
       .fingerprint = {},
       .pool = [&pool = connection->pool](std::string_view) -> MemoryPool& { return pool; }});
@@ -72,7 +72,7 @@ absl::StatusOr<std::unique_ptr<Master>> MasterAtTarget(const TargetOptions& opti
                                                        const CompileOptions& compile) {
   TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Connection> connection, Open(options));
   // The master keeps the connection.
-  std::shared_ptr<Peers> peers(connection, connection->peers.get());
+  std::shared_ptr<TaskPeers> peers(connection, connection->peers.get());
   return std::make_unique<RemoteMaster>(std::move(peers), AddressIn(options), PatienceOf(options),
                                         compile);
 }

@@ -23,7 +23,7 @@ int64_t ResidentBytes() {
 }
 
 // A call to another task, with waiting.
-absl::StatusOr<std::string> Ask(Peers& peers, const std::string& task, ControlMethod method,
+absl::StatusOr<std::string> Ask(TaskPeers& peers, const std::string& task, ControlMethod method,
                                 const std::string& fields) {
   Awaited<absl::StatusOr<std::string>> reply;
   peers.Get(task, kShortPatience, [&](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {

@@ -20,7 +20,7 @@ class TaskServices final : public Services {
  public:
   struct Options {
     std::shared_ptr<LocalWorker> worker;
-    std::shared_ptr<Peers> peers;
+    std::shared_ptr<TaskPeers> peers;
     std::string address;             // of this task, for status
     std::vector<std::string> tasks;  // of the cluster, this one included
     int64_t patience_nanos = 0;      // for tasks that were never reached

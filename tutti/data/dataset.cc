@@ -57,6 +57,12 @@ class SliceReader final : public DatasetReader {
     CheckMemory();
   }
 
+  bool SeekTo(int64_t position) override {
+    begin_ = std::min(position, recipe_->end());
+    past_batch_ = begin_ % recipe_->batch;
+    return true;
+  }
+
   bool Next(Minibatch* batch) override {
     const Dataset::Recipe& recipe = *recipe_;
     const int64_t size = std::min(recipe.batch, recipe.end() - begin_);
@@ -156,8 +162,8 @@ class SliceReader final : public DatasetReader {
   }
 
   const std::shared_ptr<const Dataset::Recipe> recipe_;
-  int64_t begin_;             // position of the next global batch
-  const int64_t past_batch_;  // how far it began behind a whole number of batches
+  int64_t begin_;       // position of the next global batch
+  int64_t past_batch_;  // how far it began behind a whole number of batches
   int64_t epoch_ = -1;
   std::vector<int64_t> order_;
   std::vector<int64_t> rows_;

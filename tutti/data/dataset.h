@@ -31,6 +31,8 @@ class DatasetReader {
   // Its columns may be views of the dataset's: they are to be read.
   // Throws Error when a map function does, or changes the number of samples.
   virtual bool Next(Minibatch* batch) = 0;
+  // Goes on with the global batch that begins at `position`. False: it cannot, make another reader.
+  virtual bool SeekTo(int64_t /*position*/) { return false; }
 };
 
 // A recipe for a stream of batches. Every function gives another Dataset and leaves this one as it

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+
 #include "tutti/base/status.h"
 #include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -48,6 +50,16 @@ Output GlobalStepOf(const Graph& graph) {
   return is_step ? node->output() : Output();
 }
 
+// What tells this layer's random numbers from others': under a ReuseScope that of the layer as it
+// was built first, so that the towers of a model drop what one model would.
+std::optional<int64_t> NodeSeedOf(const Graph& graph) {
+  const ReuseScope* reuse = ReuseScope::Current();
+  if (reuse == nullptr) return std::nullopt;
+  const Node* first = graph.Find(reuse->SourceName(graph.name_scope() + "Dropout"));
+  if (first == nullptr || first->op() != "Dropout") return std::nullopt;
+  return first->attr<int64_t>("node_seed");
+}
+
 }  // namespace
 
 Output Dropout(Input x, double rate, const DropoutLayerOptions& options, std::string_view name) {
@@ -59,7 +71,9 @@ Output Dropout(Input x, double rate, const DropoutLayerOptions& options, std::st
   NameScope scope(graph, name);
   const Output step = options.step ? options.step : GlobalStepOf(graph);
   return tutti::Dropout(
-      x, rate, {.random = {.seed = SeedOf(graph), .step = step}, .offset = OffsetOf(x, options)});
+      x, rate,
+      {.random = {.seed = SeedOf(graph), .node_seed = NodeSeedOf(graph), .step = step},
+       .offset = OffsetOf(x, options)});
 }
 
 }  // namespace tutti::nn

@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "tutti/base/status.h"
-#include "tutti/graph/ops/gather.h"
 #include "tutti/nn/layer.h"
+#include "tutti/nn/look_up.h"
 
 namespace tutti::nn {
 
@@ -24,7 +24,7 @@ Output Embedding(Input ids, int64_t count, int64_t width, const EmbeddingOptions
           ? InitializerFor("Embedding", options.table, shape, options.dtype, "table", ids.where())
           : RandomNormal(shape, 0, 1 / std::sqrt(double(width)), options.dtype);
   const Output table = GetVariable(graph, initializer, "table", {}, ids.where());
-  return Gather(Input(table, ids.where()), ids);
+  return LookUp(Input(table, ids.where()), ids);
 }
 
 }  // namespace tutti::nn

@@ -87,6 +87,8 @@ ReuseScope::ReuseScope(Graph& graph, std::string_view source, std::string_view n
       previous_(std::exchange(active_reuse, this)) {}
 ReuseScope::~ReuseScope() { active_reuse = previous_; }
 
+const ReuseScope* ReuseScope::Current() { return active_reuse; }
+
 std::string ReuseScope::SourceName(std::string_view name) const {
   if (name.starts_with(prefix_)) name.remove_prefix(prefix_.size());
   return source_ + std::string(name);

@@ -44,6 +44,8 @@ class ReuseScope {
   // The full name that a variable has that would be called `name` without this scope.
   std::string SourceName(std::string_view name) const;
 
+  static const ReuseScope* Current();  // of this thread; null outside any
+
  private:
   NameScope scope_;
   std::string prefix_;  // of scope_

@@ -113,21 +113,24 @@ Flags::Accept AcceptedWords(std::vector<std::string> words) {
 }
 
 Flags FlagsOf(RunConfig& config, const MainOptions& options) {
-  std::vector<std::string> names, summaries;
+  std::vector<std::string> summaries;
   for (const StrategyDef* def : AllStrategies()) {
-    names.push_back(def->name);
-    summaries.push_back(fmt::format("{} ({})", def->name, def->summary));
+    summaries.push_back(fmt::format("{} ({})", SyntaxOf(*def), def->summary));
   }
   Flags flags(options.summary);
   if (options.flags != nullptr) flags.Append(*options.flags);
   flags.Add("strategy", &config.strategy,
-            fmt::format("how training is spread: {}", fmt::join(summaries, ", ")), names);
+            fmt::format("how training is spread: {}", fmt::join(summaries, ", ")),
+            [](std::string_view text, std::string* expected) {
+              *expected = ExpectedStrategy(text);
+              return std::string(text);
+            });
   flags.Add("max-steps", &config.max_steps, "updates to make", 1);
   flags.Add("epochs", &config.epochs, "passes over the data to make instead; 0 for --max-steps", 0);
   flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
   flags.Add("learning-rate", &config.learning_rate, "at the start", 0.0);
   flags.Add("scale-learning-rate", &config.scale_learning_rate,
-            "multiply it by the number of workers");
+            "multiply it by the number of batches that an update is made from");
   flags.Add("warmup-steps", &config.warmup_steps, "updates over which it grows", 0);
   flags.Add("seed", &config.seed, "fixes initial weights, the order of samples and dropout", 0);
   AddStrategyFlags(config.strategy_flags, flags);

@@ -37,8 +37,9 @@ bool RunConfig::Shows(std::string_view what) const {
 
 LearningRate RunConfig::Adjusted(const LearningRate& rate) const {
   LearningRate adjusted = rate;
-  if (scale_learning_rate && workers() > 1) {
-    adjusted = LearningRate([rate, factor = double(workers())](Output step) {
+  const int batches = strategy_object == nullptr ? 1 : strategy_object->BatchesPerUpdate();
+  if (scale_learning_rate && batches > 1) {
+    adjusted = LearningRate([rate, factor = double(batches)](Output step) {
       return Mul(rate.BuildFrom(step), factor);
     });
   }

@@ -27,7 +27,7 @@ struct RunConfig {
   std::string strategy = "local";  // --strategy
   // The strategy's own flags by name: {{"algorithm", "ring"}}. Others have their defaults.
   std::map<std::string, std::string> strategy_flags = {};
-  bool scale_learning_rate = false;  // --scale-learning-rate: times the number of workers
+  bool scale_learning_rate = false;  // --scale-learning-rate: times Strategy::BatchesPerUpdate
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
   int64_t ps = 0;                    // --ps: of the processes that MPI, Slurm or torchrun started
   bool evaluator = false;            // --evaluator: the last of them evaluates
@@ -82,7 +82,7 @@ struct RunConfig {
     return strategy_object == nullptr ? 1 : strategy_object->peers().workers();
   }
   int rank() const { return strategy_object == nullptr ? 0 : strategy_object->peers().rank(); }
-  // `rate` as the flags want it: times the number of workers, and warmed up.
+  // `rate` as the flags want it: times the batches that an update is made from, and warmed up.
   LearningRate Adjusted(const LearningRate& rate) const;
   bool leads() const { return rank() == 0; }  // prints, writes files
   bool Tells() const { return leads() && !quiet; }

@@ -13,6 +13,12 @@
 //     up into it.
 //
 // Then groups and single nodes are copied in an order as near to the old one as the groups allow.
+//
+// A part of a step does not show that a Recv may wait, by way of another device, for a Send of its
+// own. The order in which it comes here is that of the whole step, so a Recv can only wait for
+// Sends before it. To be safe, transfers keep their order, as if each waited for the one before.
+// Else a fused node might hold back a Send for which one of its own inputs waits; so might the
+// memory that it shares with them.
 #include <algorithm>
 #include <array>
 #include <queue>
@@ -120,6 +126,7 @@ class Fuser {
     level_.assign(count, 0);
     lines_.assign(count, 0);
     inputs_.assign(count, 0);
+    int last_transfer = -1;  // its level
     for (const auto& node : nodes()) {
       const int64_t id = node->id();
       parent_[id] = id;
@@ -132,7 +139,9 @@ class Fuser {
       for (const Node* control : node->control_inputs()) {
         highest = std::max(highest, level_[Group(control->id())]);
       }
+      if (node->def().transfer) highest = std::max(highest, last_transfer);
       level_[id] = highest + 1;
+      if (node->def().transfer) last_transfer = level_[id];
       if (fusible_[id] && highest >= 0) JoinHighest(*node, highest);
     }
   }
@@ -240,13 +249,18 @@ class Fuser {
       for (const Node* control : node.control_inputs()) visit(Group(control->id()));
     };
     std::vector<std::vector<int64_t>> successors(count);
+    int64_t last_transfer = -1;
     for (const auto& node : nodes()) {
       const int64_t unit = Group(node->id());
-      for_each_edge(*node, [&](int64_t from) {
+      const auto add = [&](int64_t from) {
         if (from == unit) return;
         successors[from].push_back(unit);
         ++waiting[unit];
-      });
+      };
+      for_each_edge(*node, add);
+      if (!node->def().transfer) continue;
+      if (last_transfer >= 0) add(last_transfer);
+      last_transfer = unit;
     }
     using Ready = std::pair<int64_t, int64_t>;  // last member, unit
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;

@@ -90,6 +90,19 @@ TEST(FuseElementwise, NotAcrossShapesDTypesControlEdgesAndTargets) {
   }
 }
 
+// Fused with y, what is sent would wait for what is received, and that may wait for what is sent.
+TEST(FuseElementwise, WhatIsSentDoesNotComeToWaitForARecv) {
+  const std::string lines =
+      "s = Exp(x)\n"
+      "a = Send(s) {key=\"to\"}\n"
+      "r = Recv() {dtype=float32, key=\"from\", shape=[4, 8]}\n"
+      "y = Mul(s, r)\n"
+      "fetch y\n"
+      "target a\n";
+  EXPECT_THAT(Fused(lines), Not(HasSubstr("_FusedElementwise"))) << Fused(lines);
+  EXPECT_THAT(Fused(lines), HasSubstr("Mul(s, r)"));
+}
+
 TEST(FuseElementwise, NumbersStayWhereSomebodyElseTakesThem) {
   EXPECT_EQ(Fused("c = Constant() {value=float32 [] {2}}\n"
                   "s = Mul(x, c)\n"

@@ -13,18 +13,18 @@ namespace tutti::testing {
 
 struct InProcessNetwork::State {
   std::mutex mutex;
-  std::map<std::string, Peers*> processes;  // null: lost
+  std::map<std::string, TaskPeers*> processes;  // null: lost
   std::vector<std::shared_ptr<Link>> links;
   std::vector<std::unique_ptr<Port>> ports;
-  std::map<Peers*, int> busy;  // threads that are in its code
+  std::map<TaskPeers*, int> busy;  // threads that are in its code
   std::condition_variable idle;
   std::atomic<int64_t> untaken{0};
   LaneThreads calls;
 
-  void Enter(Peers* peers) {  // REQUIRES: the mutex is held
+  void Enter(TaskPeers* peers) {  // REQUIRES: the mutex is held
     ++busy[peers];
   }
-  void Exit(Peers* peers) {
+  void Exit(TaskPeers* peers) {
     std::lock_guard lock(mutex);
     if (--busy[peers] == 0) idle.notify_all();
   }
@@ -33,7 +33,7 @@ struct InProcessNetwork::State {
 // One end. Its thread tells its owner what the other end sent.
 class InProcessNetwork::Link final : public net::Link {
  public:
-  Link(State* state, net::TaskIdentity peer, Peers* events)
+  Link(State* state, net::TaskIdentity peer, TaskPeers* events)
       : state_(state), peer_(std::move(peer)), events_(events) {}
   ~Link() override { thread_.join(); }
 
@@ -111,7 +111,7 @@ class InProcessNetwork::Link final : public net::Link {
 
   State* const state_;
   const net::TaskIdentity peer_;
-  Peers* const events_;
+  TaskPeers* const events_;
   Link* other_ = nullptr;
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -144,11 +144,11 @@ class Channel final : public ControlChannel {
 // The network as one process sees it.
 class InProcessNetwork::Port final : public Network {
  public:
-  Port(State* state, Peers* peers) : state_(state), peers_(peers) {}
+  Port(State* state, TaskPeers* peers) : state_(state), peers_(peers) {}
 
   std::shared_ptr<net::Link> OpenLink(const std::string& task, const net::TaskIdentity&) override {
     std::lock_guard lock(state_->mutex);
-    Peers* const other = state_->processes[task];
+    TaskPeers* const other = state_->processes[task];
     if (other == nullptr) return nullptr;
     auto here = std::make_shared<Link>(state_, other->self(), peers_);
     auto there = std::make_shared<Link>(state_, peers_->self(), other);
@@ -174,7 +174,7 @@ class InProcessNetwork::Port final : public Network {
     }
     const auto deliver = [state = state_, task](ControlMethod method, ControlRequest request,
                                                 ControlDone done) {
-      Peers* peers = nullptr;
+      TaskPeers* peers = nullptr;
       {
         std::lock_guard lock(state->mutex);
         peers = state->processes[task];
@@ -194,13 +194,13 @@ class InProcessNetwork::Port final : public Network {
 
  private:
   State* const state_;
-  Peers* const peers_;
+  TaskPeers* const peers_;
 };
 
 InProcessNetwork::InProcessNetwork() : state_(std::make_shared<State>()) {}
 InProcessNetwork::~InProcessNetwork() { state_->links.clear(); }
 
-Network* InProcessNetwork::Join(const std::string& task, Peers* peers) {
+Network* InProcessNetwork::Join(const std::string& task, TaskPeers* peers) {
   std::lock_guard lock(state_->mutex);
   state_->processes[task] = peers;
   state_->ports.push_back(std::make_unique<Port>(state_.get(), peers));
@@ -219,7 +219,7 @@ void InProcessNetwork::Lose(const std::string& task) {
   for (Link* link : broken) link->Close(Unavailable("{} was lost", task));
 }
 
-void InProcessNetwork::Leave(const std::string& task, Peers* peers) {
+void InProcessNetwork::Leave(const std::string& task, TaskPeers* peers) {
   std::unique_lock lock(state_->mutex);
   if (state_->processes[task] == peers) state_->processes[task] = nullptr;
   state_->idle.wait(lock, [&] { return state_->busy[peers] == 0; });

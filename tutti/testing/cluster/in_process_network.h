@@ -20,12 +20,13 @@ class InProcessNetwork {
   InProcessNetwork();
   ~InProcessNetwork();  // REQUIRES: all have left
 
-  // Joins a process: gives the network that its Peers starts with. Lives as long as this object.
-  Network* Join(const std::string& task, Peers* peers);
+  // Joins a process: gives the network that its TaskPeers starts with. Lives as long as this
+  // object.
+  Network* Join(const std::string& task, TaskPeers* peers);
   // The process does not answer any more; its links break.
   void Lose(const std::string& task);
-  // The same, and waits until nothing of the network calls these Peers any more.
-  void Leave(const std::string& task, Peers* peers);
+  // The same, and waits until nothing of the network calls these TaskPeers any more.
+  void Leave(const std::string& task, TaskPeers* peers);
 
   // Bytes of payloads that were sent and never Taken, over all links.
   int64_t untaken_bytes() const;

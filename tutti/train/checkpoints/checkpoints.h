@@ -46,8 +46,9 @@ class Checkpoints {
 
   // Gives the variables of the graph what they have in the newest checkpoint that is whole, after
   // Session::Initialize; nothing when there is none. One that is damaged is told of and put aside.
-  // All workers call it before they synchronize their state. May add nodes to the graph.
-  std::optional<ResumePoint> Restore(Graph& graph, Session& session);
+  // All workers call it before they synchronize their state; one that `gives` no values only learns
+  // of it. May add nodes to the graph.
+  std::optional<ResumePoint> Restore(Graph& graph, Session& session, bool gives = true);
 
   // Takes what fits from RunConfig::warm_start, and lists what does not.
   void WarmStart(Graph& graph, Session& session);

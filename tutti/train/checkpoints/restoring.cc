@@ -162,12 +162,12 @@ std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& ses
   return std::nullopt;
 }
 
-std::optional<ResumePoint> Checkpoints::Restore(Graph& graph, Session& session) {
+std::optional<ResumePoint> Checkpoints::Restore(Graph& graph, Session& session, bool gives) {
   std::optional<ResumePoint> point;
   if (config_.leads() && !path_.empty()) point = RestoreNewest(graph, session, kAttempts);
   const std::optional<ResumePoint> joint =
       Unpack(config_.strategy_object->peers().Gather("restored", Pack(point))[0]);
-  if (!joint || config_.leads()) return joint;
+  if (!joint || !gives || config_.leads()) return joint;
   // Where the directory is shared, reading is quicker than being sent all values. It need not
   // succeed: SynchronizeState makes the state of all workers one.
   try {

@@ -66,20 +66,23 @@ std::string FindFirstBad(Session& session, Output loss, std::span<const Feed> fe
 
 }  // namespace
 
-void ThrowBadValues(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,
-                    int64_t step, double joint_loss) {
-  const std::vector<std::string> found =
-      peers.Gather("bad_values", FindFirstBad(session, loss, feeds));
-  for (size_t r = 0; r < found.size(); ++r) {
-    if (found[r].empty()) continue;
-    throw Error(Code::kOutOfRange,
-                fmt::format("step {}: the loss of worker {} is not finite; the first bad tensor is "
-                            "{}; a smaller learning rate or clipping may help",
-                            step, r, found[r]));
+void ThrowBadValues(Peers& peers, int rank, Output loss, const StepEnd& end) {
+  std::string own = FindFirstBad(end.session, loss, end.feeds);
+  if (!own.empty()) {
+    own = fmt::format("the loss of worker {} is not finite; the first bad tensor is {}", rank, own);
+  } else if (!end.bad_gradient.empty()) {
+    own = fmt::format("the gradient of \"{}\" of worker {} is not finite, though its loss is",
+                      end.bad_gradient, rank);
+  }
+  for (const std::string& found : peers.Gather("bad_values", own)) {
+    if (found.empty()) continue;
+    throw Error(
+        Code::kOutOfRange,
+        fmt::format("step {}: {}; a smaller learning rate or clipping may help", end.step, found));
   }
   throw Error(Code::kOutOfRange,
-              fmt::format("step {}: the loss is {}, though every worker's own is finite", step,
-                          joint_loss));
+              fmt::format("step {}: the loss is {}, though every worker's own is finite", end.step,
+                          end.loss));
 }
 
 void CheckLastUpdate(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,

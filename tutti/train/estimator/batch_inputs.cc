@@ -33,6 +33,15 @@ void BatchInputs::Feed(const Minibatch& batch, int64_t global_batch,
   feeds.emplace_back(first, Tensor::Scalar<int64_t>(batch.position % global_batch));
 }
 
+bool BatchByNumber::Read(int64_t number, Minibatch* batch) {
+  const int64_t position = begin_ + number * dataset_.batch_size();
+  if (reader_ == nullptr || (number != next_ && !reader_->SeekTo(position))) {
+    reader_ = dataset_.ReadFrom(position);
+  }
+  next_ = number + 1;
+  return reader_->Next(batch);
+}
+
 Columns ExampleOf(const Dataset& dataset) {
   Minibatch batch;
   if (!dataset.Batch(1).Shard(0, 1).Prefetch(0).Read()->Next(&batch)) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,6 +26,21 @@ struct BatchInputs {
 
   // Adds what feeds them with `batch`.
   void Feed(const Minibatch& batch, int64_t global_batch, std::vector<tutti::Feed>& feeds) const;
+};
+
+// Reads batches of a dataset by their numbers, which grow: number 0 begins at the sample `begin`.
+// Not thread-safe.
+class BatchByNumber {
+ public:
+  BatchByNumber(Dataset dataset, int64_t begin) : dataset_(std::move(dataset)), begin_(begin) {}
+  // False at the end of the data.
+  bool Read(int64_t number, Minibatch* batch);
+
+ private:
+  const Dataset dataset_;
+  const int64_t begin_;
+  std::unique_ptr<DatasetReader> reader_;
+  int64_t next_ = 0;  // of reader_
 };
 
 // One sample of a dataset, for the types of its batches. Throws Error when there is none.

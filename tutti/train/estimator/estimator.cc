@@ -50,7 +50,7 @@ class Estimator::Impl {
   TrainResult Train(const TrainSpec& spec) {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
     const Dataset source = spec.input();
-    const bool first = training_.train == nullptr;
+    const bool first = training_.nodes.update == nullptr;
     const std::string call = fmt::format("Train (call {})", ++trainings_);
     if (first) {
       RequireAgreement(peers(), call, {});
@@ -58,17 +58,17 @@ class Estimator::Impl {
       const auto newest = checkpoints_->Find();
       BuildToTrain(source, newest ? newest->order : SumOrder());
     }
-    const Dataset dataset =
-        source.Batch(GlobalBatch()).Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
+    const Dataset dataset = TrainingData(source);
     const int64_t max_steps = MaxSteps(spec, dataset);
     if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
     Agree(call, first, DataFacts(dataset, max_steps));
     if (first) {
-      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.joint.order);
+      RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.nodes.joint.order);
       const bool resumed = InitializeState();
       checkpoints_->BeginTraining(graph_, std::move(facts));
       update_ = TrainingStep(training_, config_);
       if (config_.Tells()) ShowStart(config_, graph_, training_, dataset);
+      if (config_.Tells() && config_.verbose && placer_ != nullptr) TellPlacement();
       if (config_.Tells() && resumed) TellResume(max_steps);
     }
     std::function<Metrics()> evaluate;
@@ -117,17 +117,27 @@ class Estimator::Impl {
  private:
   Peers& peers() const { return config_.strategy_object->peers(); }
 
-  // Samples of an update over all workers.
+  // Samples of a batch: where workers are in lockstep, over all of them.
   int64_t GlobalBatch() const {
+    const Strategy& strategy = *config_.strategy_object;
+    const int64_t workers = strategy.InLockstep() ? config_.workers() : 1;
+    const int64_t towers = workers * int64_t(strategy.Devices().size());
     const auto parts = CheckedMul(config_.batch_size, training_.spec.accumulate);
-    const auto batch = parts ? CheckedMul(*parts, config_.workers()) : std::nullopt;
+    const auto batch = parts ? CheckedMul(*parts, towers) : std::nullopt;
     if (!batch) {
       ThrowInvalidArgument(
           fmt::format("Estimator: batch_size is {}, which {} workers together would make more than "
                       "2^63 samples",
-                      config_.batch_size, config_.workers()));
+                      config_.batch_size, towers));
     }
     return *batch;
+  }
+
+  // This worker's slices, or whole batches that it claims by number, which cannot be read ahead.
+  Dataset TrainingData(const Dataset& source) const {
+    const Dataset batches = source.Batch(GlobalBatch());
+    if (!config_.strategy_object->InLockstep()) return batches.Prefetch(0);
+    return batches.Shard(config_.rank(), config_.workers()).Prefetch(kPrefetch);
   }
 
   int64_t MaxSteps(const TrainSpec& spec, const Dataset& dataset) const {
@@ -161,7 +171,8 @@ class Estimator::Impl {
     const Dataset dataset = spec.input().Batch(spec.batch_size);
     if (!prediction_) {
       const VariablePlacementScope placement(Placement());
-      prediction_.emplace(graph_, model_, dataset, training_.train != nullptr || evaluation_);
+      prediction_.emplace(graph_, model_, dataset,
+                          training_.nodes.update != nullptr || evaluation_);
     }
     Agree(call, false, {});
     if (!session_) {
@@ -188,13 +199,13 @@ class Estimator::Impl {
     if (evaluation_) return;
     const VariablePlacementScope placement(Placement());
     evaluation_.emplace(graph_, model_, dataset,
-                        /*reuse=*/training_.train != nullptr || prediction_);
+                        /*reuse=*/training_.nodes.update != nullptr || prediction_);
   }
 
   void Agree(std::string_view call, bool built, const std::vector<Fact>& data) {
     if (config_.workers() == 1) return;
     std::vector<Fact> facts;
-    if (built) facts = ModelFacts(graph_, config_, training_.joint.how);
+    if (built) facts = ModelFacts(graph_, config_, training_.nodes.joint.how);
     facts.insert(facts.end(), data.begin(), data.end());
     RequireAgreement(peers(), call, facts);
   }
@@ -210,8 +221,9 @@ class Estimator::Impl {
       config_.strategy_object->Configure(options);
       session_.emplace(graph_, options);
     }
-    session_->Initialize();
-    const auto point = checkpoints_->Restore(graph_, *session_);
+    const bool gives = config_.strategy_object->GivesValues();
+    if (gives) session_->Initialize();
+    const auto point = checkpoints_->Restore(graph_, *session_, gives);
     if (point) {
       step_ = point->step;
       position_ = point->position;
@@ -220,6 +232,11 @@ class Estimator::Impl {
     }
     config_.strategy_object->SynchronizeState(graph_, *session_);
     return point.has_value();
+  }
+
+  void TellPlacement() const {
+    const std::string placed = placer_->Describe();
+    if (!placed.empty()) FormatTo(stderr, "{}\n", placed);
   }
 
   void TellResume(int64_t max_steps) const {
@@ -235,29 +252,33 @@ class Estimator::Impl {
   }
 
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
-    const auto reader = dataset.ReadFrom(position_);
-    TrainingReport report(config_, training_.joint.how);
+    const auto driver = config_.strategy_object->MakeDriver(*session_, training_.nodes,
+                                                            {.first = step_, .end = max_steps});
+    const int64_t first_position = position_;
+    BatchByNumber batches(dataset, first_position);
+    TrainingReport report(config_, training_.nodes.joint.how);
     hooks_.OnStart({config_, graph_, training_, *session_, step_, max_steps, dataset.samples()});
     double loss = 0;
     bool stop = false, out_of_data = false, any = false;
     const int64_t begin = NowNanos();
-    while (step_ < max_steps && !stop) {
+    for (int64_t number; !stop && (number = driver->NextBatch()) >= 0;) {
       Minibatch batch;
       const int64_t asked = NowNanos();
-      if (out_of_data = !reader->Next(&batch); out_of_data) break;
+      if (out_of_data = !batches.Read(number, &batch); out_of_data) break;
       report.CountInput(NowNanos() - asked);
-      stop = RunStep(batch, dataset.batch_size());
-      loss = update_.loss();
-      report.CountStep(update_.samples(), loss);
+      stop = RunStep(*driver, batch, dataset.batch_size());
+      loss = update_.result().loss;
+      report.CountStep(update_.result().samples, loss);
       any = true;
-      position_ += dataset.batch_size();
+      position_ = first_position + (number + 1) * dataset.batch_size();
       if (step_ < max_steps && !stop) Save();
     }
+    driver->Leave();
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
                   any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
                   *session_});
-    TrainResult result = report.Finish(loss);
-    if (stop) {
+    TrainResult result = report.Finish(loss, driver->Report());
+    if (AnyStopped(stop)) {
       const JointStop joint = AgreeOnStop(peers(), hooks_.control().reason());
       result.stopped = joint.signal != 0;
       result.stop_reason = joint.reason;
@@ -270,6 +291,14 @@ class Estimator::Impl {
     if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
     if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
     return result;
+  }
+
+  // Workers that are not in lockstep learn of a stop at different times, or not at all.
+  bool AnyStopped(bool own) {
+    if (config_.strategy_object->InLockstep()) return own;
+    double stops[] = {own ? 1.0 : 0.0};
+    peers().Sum("stop", stops);
+    return stops[0] > 0;
   }
 
   // Begins a save if one is due.
@@ -293,15 +322,16 @@ class Estimator::Impl {
   }
 
   // One update. True if the training should end after it.
-  bool RunStep(const Minibatch& batch, int64_t global_batch) {
+  bool RunStep(StepDriver& driver, const Minibatch& batch, int64_t global_batch) {
     const bool traced = hooks_.BeforeStep(step_);
     RunTrace trace;
-    update_.Run(*session_, batch, global_batch, step_,
+    update_.Run(driver, *session_, batch, global_batch, step_,
                 StopRequested() || !hooks_.control().reason().empty(), traced ? &trace : nullptr);
-    ++step_;
-    hooks_.AfterStep({step_, update_.loss(), update_.samples(), update_.values(), *session_,
-                      update_.feeds(), update_.gradients(), traced ? &trace : nullptr});
-    return update_.stop() || hooks_.control().here();
+    const StepResult& result = update_.result();
+    step_ = result.step;
+    hooks_.AfterStep({step_, result.loss, result.samples, update_.values(), *session_,
+                      update_.feeds(), update_.gradients(), traced ? &trace : nullptr, result.bad});
+    return result.stop || hooks_.control().here();
   }
 
   const ModelFunction model_;

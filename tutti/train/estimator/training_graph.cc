@@ -13,6 +13,7 @@
 #include "tutti/nn/sample_scope.h"
 #include "tutti/nn/variables.h"
 #include "tutti/train/estimator/accumulation.h"
+#include "tutti/train/estimator/towers.h"
 
 namespace tutti {
 namespace {
@@ -26,6 +27,15 @@ void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
   for (GradientAndVariable& entry : list) {
     if (!entry.gradient.empty()) entry = Scaled(entry, finite);
   }
+}
+
+// The text of a graph with this worker's own devices left out, which differ from worker to worker.
+std::string WithoutDevices(std::string text, const RunConfig& config) {
+  for (const std::string& device : config.strategy_object->Devices()) {
+    if (device.empty()) continue;
+    for (size_t at = 0; (at = text.find(device, at)) != text.npos;) text.erase(at, device.size());
+  }
+  return text;
 }
 
 void CheckSpec(const ModelSpec& spec) {
@@ -64,20 +74,23 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
                             const Dataset& dataset, const SumOrder& order) {
   const Strategy& strategy = *config.strategy_object;
   TrainingGraph training;
-  training.inputs = BatchInputs(graph, ExampleOf(dataset), "input");
   training.stop = Placeholder(graph, kFloat32, Shape{}, "stop");
-  {
-    // Random layers take the global step, which must therefore be there before the model.
-    GlobalStep(graph);
-    nn::SampleScope samples(training.inputs.first, Cast(training.inputs.samples, kInt64));
-    training.spec = model(Features(training.inputs.columns, training.inputs.first), Mode::kTrain);
+  // Random layers take the global step, which must therefore be there before the model.
+  GlobalStep(graph);
+  std::vector<Output> losses;
+  for (const std::string& device : strategy.Devices()) {
+    const ModelSpec tower = BuildTower(graph, model, ExampleOf(dataset), device, training.inputs);
+    if (losses.empty()) training.spec = tower;
+    losses.push_back(RequireFloatScalar(tower.loss, "loss"));
   }
+  const Towers towers = JoinTowers(training.inputs, losses);
+  training.spec.loss = towers.loss;
   const ModelSpec& spec = training.spec;
   CheckSpec(spec);
   training.model_nodes = graph.size();
   const Optimizer& optimizer = *spec.optimizer;
   const std::vector<Output> variables = Trained(graph, spec);
-  WorkerStep step = {spec.loss, training.inputs.samples, training.stop, order};
+  WorkerStep step = {towers.loss, towers.samples, training.stop, order};
   Output differentiated;
   Accumulation parts;
   std::vector<const Node*> beside;  // what runs with the update
@@ -90,24 +103,44 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
   } else {
     differentiated = strategy.Differentiated(step);
   }
-  auto list = optimizer.Gradients(differentiated, variables);
-  parts.ToRows(list);
-  list = strategy.Aggregate(list, step, &training.joint);
-  training.gradients = list;
-  ScaleByFinite(training.joint.loss, list);
+  auto computed = optimizer.Gradients(differentiated, variables);
+  parts.ToRows(computed);
+  const DeviceScope device(graph, strategy.UpdateDevice());
+  StepNodes& nodes = training.nodes;
+  auto list = strategy.Aggregate(computed, step, &nodes.joint);
+  // Where the update is a run of its own, a worker has only its own gradients.
+  training.gradients = nodes.joint.nodes == nullptr ? list : computed;
+  ScaleByFinite(nodes.joint.loss, list);
   if (config.Shows("gradient-norm")) training.gradient_norm = GlobalNorm(training.gradients);
   if (spec.clip_norm > 0) list = ClipByGlobalNorm(list, spec.clip_norm);
-  training.train = optimizer.Apply(list, {.join_state = [&](std::span<const Output> changes) {
-                                     return strategy.AggregateState(changes, step, training.joint);
-                                   }});
+  const auto join_state = [&](std::span<const StateChange> of_towers) {
+    std::vector<StateChange> joined = towers.Join(of_towers);
+    std::vector<Output> changes;
+    for (const StateChange& entry : joined) changes.push_back(entry.change);
+    changes = strategy.AggregateState(changes, step, nodes.joint);
+    for (size_t i = 0; i < joined.size(); ++i) joined[i].change = changes[i];
+    return joined;
+  };
+  nodes.update =
+      optimizer.Apply(list, {.counted = nodes.joint.nodes == nullptr ? nullptr : &nodes.counted,
+                             .computed = computed,
+                             .join_state = join_state});
   training.learning_rate = optimizer.learning_rate().Build(GlobalStep(graph));
-  const auto decays = DecayWeights(list, spec.weight_decay, training.learning_rate, training.train);
+  const auto decays = DecayWeights(list, spec.weight_decay, training.learning_rate, nodes.update);
   beside.insert(beside.end(), decays.begin(), decays.end());
   if (!beside.empty()) {
-    beside.push_back(training.train);
-    training.train = Group(graph, beside);
+    beside.push_back(nodes.update);
+    nodes.update = Group(graph, beside);
   }
+  strategy.Complete(nodes, step);
   return training;
+}
+
+void TrainingGraph::Feed(const Minibatch& batch, int64_t global_batch,
+                         std::vector<tutti::Feed>& feeds) const {
+  if (inputs.size() == 1) return inputs[0].Feed(batch, global_batch, feeds);
+  const std::vector<Minibatch> parts = SplitBatch(batch, int64_t(inputs.size()));
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].Feed(parts[i], global_batch, feeds);
 }
 
 std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::string_view how) {
@@ -130,7 +163,7 @@ std::vector<Fact> ModelFacts(const Graph& graph, const RunConfig& config, std::s
                        fmt::format("{} {}", NameOf(variable.dtype()), variable.shape().ToString()));
   }
   facts.emplace_back("buckets", how);
-  facts.emplace_back("digest of the graph", Digest(ToText(graph)));
+  facts.emplace_back("digest of the graph", Digest(WithoutDevices(ToText(graph), config)));
   return facts;
 }
 

@@ -15,17 +15,19 @@ namespace tutti {
 // What a training step needs of its graph: placeholders for the columns of a batch, the model built
 // on them, and the strategy's nodes between gradients and updates.
 struct TrainingGraph {
-  BatchInputs inputs;
-  Output stop;  // placeholder: 1 to ask for an end after this step, else 0
-  ModelSpec spec;
-  JointStep joint;                   // what all workers together have
-  const Node* train = nullptr;       // makes the update
+  std::vector<BatchInputs> inputs;   // of each tower (Strategy::Devices)
+  Output stop;                       // placeholder: 1 to ask for an end after this step, else 0
+  ModelSpec spec;                    // its loss is the mean over all towers
+  StepNodes nodes;                   // what the strategy and the optimizer made of it
   const Node* accumulate = nullptr;  // for every part of an update's samples but the last
   // What log and summaries may show: float32 scalars; the norm only where it is asked for.
   Output learning_rate;
   Output gradient_norm;
   std::vector<GradientAndVariable> gradients;  // of all workers, before clipping
   int64_t model_nodes = 0;  // the nodes of the graph that the model function has made, or before it
+
+  // Adds what feeds the towers with `batch`.
+  void Feed(const Minibatch& batch, int64_t global_batch, std::vector<tutti::Feed>& feeds) const;
 };
 
 // Builds it into `graph`, for batches of `dataset`. Throws Error.

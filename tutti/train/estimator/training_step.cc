@@ -5,8 +5,6 @@
 namespace tutti {
 namespace {
 
-enum { kLoss, kSamples, kStop, kFetches };
-
 double Number(const Tensor& scalar) {
   return scalar.dtype() == kFloat64 ? scalar.scalar<double>() : double(scalar.scalar<float>());
 }
@@ -20,8 +18,6 @@ Output ValueOf(const GradientValue& gradient) {
 
 TrainingStep::TrainingStep(const TrainingGraph& training, const RunConfig& config)
     : training_(&training), shows_rate_(config.Shows("learning-rate")) {
-  const JointStep& joint = training.joint;
-  fetches_ = {joint.loss, joint.samples, joint.stop};
   if (shows_rate_) fetches_.push_back(training.learning_rate);
   if (training.gradient_norm) fetches_.push_back(training.gradient_norm);
   if (config.Shows("metrics")) metrics_ = MetricStates(training.spec.metrics);
@@ -41,12 +37,12 @@ TrainingStep::TrainingStep(const TrainingGraph& training, const RunConfig& confi
 void TrainingStep::FeedPart(const Minibatch& part, int64_t global_batch, bool stop) {
   feeds_.clear();
   own_samples_ = part.count;
-  training_->inputs.Feed(part, global_batch, feeds_);
+  training_->Feed(part, global_batch, feeds_);
   feeds_.emplace_back(training_->stop, Tensor::Scalar(stop ? 1.0f : 0.0f));
 }
 
-void TrainingStep::Run(Session& session, const Minibatch& batch, int64_t global_batch, int64_t step,
-                       bool stop, RunTrace* trace) {
+void TrainingStep::Run(StepDriver& driver, Session& session, const Minibatch& batch,
+                       int64_t global_batch, int64_t step, bool stop, RunTrace* trace) {
   if (training_->accumulate == nullptr) {
     FeedPart(batch, global_batch, stop);
   } else {
@@ -61,14 +57,15 @@ void TrainingStep::Run(Session& session, const Minibatch& batch, int64_t global_
   const bool gradients = gradients_every_ > 0 && (step + 1) % gradients_every_ == 0;
   const std::vector<Output>& fetches = gradients ? with_gradients_ : fetches_;
   fetched_count_ = fetches.size();
-  const Node* const targets[] = {training_->train};
-  session.RunInto(feeds_, fetches, targets, std::span(fetched_).first(fetched_count_),
-                  {.trace = trace != nullptr, .trace_result = trace});
+  result_ = driver.Run({.feeds = feeds_,
+                        .fetches = fetches,
+                        .results = std::span(fetched_).first(fetched_count_),
+                        .trace = trace});
   ReadValues();
 }
 
 void TrainingStep::ReadValues() {
-  size_t next = kFetches;
+  size_t next = 0;
   if (shows_rate_) values_["learning_rate"] = Number(fetched_[next++]);
   if (training_->gradient_norm) values_["gradient_norm"] = Number(fetched_[next++]);
   if (metrics_.outputs().empty() || own_samples_ == 0) return;
@@ -76,10 +73,6 @@ void TrainingStep::ReadValues() {
   metrics_.Add(std::span(fetched_).subspan(next, metrics_.outputs().size()), own_samples_);
   for (const auto& [name, value] : metrics_.Finish()) values_["train_" + name] = value;
 }
-
-double TrainingStep::loss() const { return Number(fetched_[kLoss]); }
-double TrainingStep::samples() const { return double(fetched_[kSamples].scalar<float>()); }
-bool TrainingStep::stop() const { return fetched_[kStop].scalar<float>() > 0; }
 
 std::span<const Tensor> TrainingStep::gradients() const {
   return std::span(fetched_).first(fetched_count_).subspan(fetches_.size());

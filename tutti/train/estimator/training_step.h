@@ -21,13 +21,11 @@ class TrainingStep {
 
   // One update from this worker's samples; `step` updates were made before. `stop` asks all workers
   // for an end after it. `trace`, unless null, is filled. Throws Error.
-  void Run(Session& session, const Minibatch& batch, int64_t global_batch, int64_t step, bool stop,
-           RunTrace* trace);
+  void Run(StepDriver& driver, Session& session, const Minibatch& batch, int64_t global_batch,
+           int64_t step, bool stop, RunTrace* trace);
 
   // Of the last step.
-  double loss() const;                               // of all workers
-  double samples() const;                            // of all workers
-  bool stop() const;                                 // did any worker ask for it?
+  const StepResult& result() const { return result_; }
   const Metrics& values() const { return values_; }  // see StepEnd
   std::span<const Feed> feeds() const { return feeds_; }
   int64_t own_samples() const { return own_samples_; }  // of this worker, in what was fed last
@@ -41,7 +39,8 @@ class TrainingStep {
   bool shows_rate_ = false;
   int64_t gradients_every_ = 0;  // 0: never
   MetricStates metrics_;
-  std::vector<Output> fetches_;  // loss, samples, stop; values; metrics
+  StepResult result_;
+  std::vector<Output> fetches_;  // values, metrics
   std::vector<Output> gradients_;
   std::vector<Output> with_gradients_;
   std::vector<Feed> feeds_;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "tutti/client/session.h"
@@ -40,6 +41,7 @@ struct StepEnd {
   std::span<const Feed> feeds;             // of this worker
   std::span<const Tensor> gradients = {};  // as TrainingGraph::gradients; mostly empty
   const RunTrace* trace = nullptr;         // if a hook wanted it
+  std::string_view bad_gradient = {};      // of this worker, not finite: its variable
 };
 
 // A checkpoint was written, or could not be.

@@ -40,6 +40,7 @@ class ProfilerHook final : public Hook {
 }  // namespace
 
 std::shared_ptr<Hook> MakeProfilerHook(const RunConfig& config, int64_t step, int64_t max_steps) {
+  if (!config.strategy_object->InLockstep()) return nullptr;  // they have no step together
   TraceRequest request = AgreeOnTrace(config, step, max_steps);
   if (request.first == 0) return nullptr;
   return std::make_shared<ProfilerHook>(config, std::move(request));

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "tutti/base/console.h"
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/train/estimator/bad_values.h"
 #include "tutti/train/estimator/training_graph.h"
@@ -16,12 +17,15 @@ namespace {
 
 class NanHook final : public Hook {
  public:
-  explicit NanHook(const RunConfig& config) : peers_(config.strategy_object->peers()) {}
+  explicit NanHook(const RunConfig& config)
+      : peers_(config.strategy_object->peers()), lockstep_(config.strategy_object->InLockstep()) {}
 
   void OnStart(const TrainingStart& start) override { loss_ = start.training.spec.loss; }
   void AfterStep(const StepEnd& end, TrainingControl& /*control*/) override {
     if (std::isfinite(end.loss)) return;
-    ThrowBadValues(peers_, end.session, loss_, end.feeds, end.step, end.loss);
+    // Workers that are not in lockstep do not come here together.
+    AlonePeers alone;
+    ThrowBadValues(lockstep_ ? peers_ : alone, peers_.rank(), loss_, end);
   }
   void OnEnd(const TrainingEnd& end) override {
     if (end.feeds.empty()) return;
@@ -30,6 +34,7 @@ class NanHook final : public Hook {
 
  private:
   Peers& peers_;
+  const bool lockstep_;
   Output loss_;
 };
 
@@ -109,6 +114,13 @@ std::shared_ptr<Hook> MakeLogHook(const RunConfig& config) {
 std::shared_ptr<Hook> MakeEvaluationHook(const RunConfig& config,
                                          std::function<Metrics()> evaluate) {
   if (config.eval_every <= 0 || !evaluate) return nullptr;
+  if (!config.strategy_object->InLockstep()) {
+    Log(LogLevel::kWarning,
+        "--eval-every is not used: workers of strategy {} are not at the same step; a task of job "
+        "evaluator can evaluate checkpoints beside them",
+        config.strategy);
+    return nullptr;
+  }
   return std::make_shared<EvaluationHook>(config, std::move(evaluate));
 }
 

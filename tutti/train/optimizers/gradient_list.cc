@@ -30,7 +30,10 @@ Output DistinctRows(const GradientValue& gradient) {
   return ScatterNd(ExpandDims(unique.indices, -1), gradient.rows, shape);
 }
 
+// Computed where the gradient is.
 Output SquaredNorm(const GradientAndVariable& entry) {
+  const Output where = entry.gradient.sparse() ? entry.gradient.rows : entry.gradient.dense;
+  const DeviceScope device(where.graph(), *where.node);
   const Output values =
       entry.gradient.sparse() ? DistinctRows(entry.gradient) : entry.gradient.dense;
   const Output sum = As(Sum(Square(values)), kFloat64);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <unordered_map>
 #include <unordered_set>
 
 #include "tutti/base/status.h"
@@ -62,18 +63,22 @@ std::vector<const Node*> StateUpdatesUnder(std::span<const GradientAndVariable> 
   return updates;
 }
 
-// The same updates, each an AssignSub, with the changes that `join` makes of theirs.
+// The updates, each an AssignSub, of the changes that `join` makes of theirs.
 std::vector<const Node*> Joined(
     std::span<const Node* const> updates,
-    const std::function<std::vector<Output>(std::span<const Output>)>& join) {
-  std::vector<Output> changes;
-  for (const Node* update : updates) changes.push_back(update->input(1));
-  const std::vector<Output> joined = join(changes);
+    const std::function<std::vector<StateChange>(std::span<const StateChange>)>& join) {
+  std::vector<StateChange> changes;
+  std::unordered_map<Output, const Node*, OutputHash> update_of;  // by change
+  for (const Node* update : updates) {
+    changes.push_back({update->input(0), update->input(1)});
+    update_of[update->input(1)] = update;
+  }
   std::vector<const Node*> made;
-  for (size_t i = 0; i < updates.size(); ++i) {
-    DeviceScope device(updates[i]->input(0).graph(), *updates[i]);
-    made.push_back(joined[i] == changes[i] ? updates[i]
-                                           : AssignSub(updates[i]->input(0), joined[i]).node);
+  for (const auto& [variable, change] : join(changes)) {
+    const auto unchanged = update_of.find(change);
+    const DeviceScope device(variable.graph(), *variable.node);
+    made.push_back(unchanged != update_of.end() ? unchanged->second
+                                                : AssignSub(variable, change).node);
   }
   return made;
 }
@@ -151,10 +156,17 @@ const Node* Optimizer::Apply(std::span<const GradientAndVariable> list,
     updates.push_back(
         Update({entry.variable, entry.gradient, entry.scale, learning_rate, step}).node);
   }
-  std::vector<const Node*> averages = StateUpdatesUnder(list, graph);
+  std::vector<const Node*> averages =
+      StateUpdatesUnder(options.computed.empty() ? list : options.computed, graph);
   if (options.join_state && !averages.empty()) averages = Joined(averages, options.join_state);
   updates.insert(updates.end(), averages.begin(), averages.end());
-  if (options.count_step) updates.push_back(AssignAdd(global_step, int64_t{1}).node);
+  if (options.count_step) {
+    const ControlScope after(graph,
+                             options.counted != nullptr ? updates : std::vector<const Node*>());
+    const Output counted = AssignAdd(global_step, int64_t{1});
+    if (options.counted != nullptr) *options.counted = counted;
+    updates.push_back(counted.node);
+  }
   return Group(graph, updates);
 }
 

@@ -28,11 +28,24 @@ struct UpdateContext {
   Output Slot(std::string_view name, double initial = 0) const;
 };
 
+// What a step subtracts from a moving average of a layer.
+struct StateChange {
+  Output variable;
+  Output change;
+};
+
 struct ApplyOptions {
   bool count_step = true;  // add 1 to the global step
+  // Unless null, receives the global step after the update, which is then counted after all
+  // variables have changed.
+  Output* counted = nullptr;
+  // The list as Gradients gave it, where what is applied does not lead back to the layers that it
+  // comes from: gradients that went through an accumulator. Empty: the list itself.
+  std::vector<GradientAndVariable> computed = {};
   // Takes what the step subtracts from the moving averages of layers, and gives what to subtract
-  // instead: how a strategy joins the workers'. Not given: as it is.
-  std::function<std::vector<Output>(std::span<const Output>)> join_state = {};
+  // instead, each variable once: how a strategy joins what towers and workers found. Not given: as
+  // it is.
+  std::function<std::vector<StateChange>(std::span<const StateChange>)> join_state = {};
 };
 
 // Changes variables so that a loss falls, in three stages, so that strategies and clipping can act

@@ -13,6 +13,7 @@
 #include "tutti/base/text_file.h"
 #include "tutti/nn/variables.h"
 #include "tutti/train/reporting/model_summary.h"
+#include "tutti/train/reporting/packed_text.h"
 
 namespace tutti {
 namespace {
@@ -21,6 +22,35 @@ double Seconds(int64_t nanos) { return double(nanos) * 1e-9; }
 
 CommunicationStats StatsOf(const RunConfig& config) {
   return config.strategy_object->peers().stats();
+}
+
+using Facts = TrainingReport::Facts;
+
+std::vector<Facts> GatherFacts(Peers& peers, const Facts& own) {
+  std::vector<Record> records;
+  for (const auto& [name, value] : own) records.push_back({name, value});
+  std::vector<Facts> all;
+  for (const std::string& text : peers.Gather("facts", PackRecords(records))) {
+    Facts& facts = all.emplace_back();
+    for (const Record& record : UnpackRecords(text)) {
+      if (record.size() == 2) facts.emplace_back(record[0], record[1]);
+    }
+  }
+  return all;
+}
+
+// "worker 0: 12 gradients applied, staleness 0: 7, 1: 5"
+std::string RenderFacts(const std::vector<Facts>& workers) {
+  std::string text;
+  for (size_t w = 0; w < workers.size(); ++w) {
+    if (workers[w].empty()) continue;
+    std::string line;
+    for (const auto& [name, value] : workers[w]) {
+      line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, value);
+    }
+    text += fmt::format("worker {}: {}\n", w, line);
+  }
+  return text;
 }
 
 }  // namespace
@@ -33,7 +63,7 @@ void ShowStart(const RunConfig& config, const Graph& graph, const TrainingGraph&
   FormatTo(stderr, "{}: strategy {}, {} worker{}, {} samples a worker and step, seed {}\n",
            config.program, config.strategy, config.workers(), config.workers() == 1 ? "" : "s",
            config.batch_size * training.spec.accumulate, config.seed);
-  const std::string& how = training.joint.how;
+  const std::string& how = training.nodes.joint.how;
   if (config.verbose && !how.empty()) FormatTo(stderr, "{}: {}\n", config.program, how);
   if (!config.verbose && !config.summary) return;
   std::vector<Output> trained;
@@ -65,7 +95,7 @@ WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
   return own;
 }
 
-TrainResult TrainingReport::Finish(double loss) {
+TrainResult TrainingReport::Finish(double loss, const Facts& own_facts) {
   const int64_t nanos = NowNanos() - begin_;
   TrainResult result;
   result.steps = steps_;
@@ -77,11 +107,13 @@ TrainResult TrainingReport::Finish(double loss) {
   for (const std::string& text : config_.strategy_object->peers().Gather("times", own)) {
     times.push_back(WorkerTimeFromText(text));
   }
+  const std::vector<Facts> facts = GatherFacts(config_.strategy_object->peers(), own_facts);
   if (!config_.leads()) return result;
-  if (!config_.quiet)
-    FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}", result.steps,
+  if (!config_.quiet) {
+    FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}{}", result.steps,
              result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
-             RenderTimeTable(times));
+             RenderTimeTable(times), RenderFacts(facts));
+  }
   if (!config_.report.empty()) Write(result, times[0]);
   return result;
 }

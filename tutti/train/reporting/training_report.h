@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/estimator/training_graph.h"
@@ -33,9 +35,12 @@ class TrainingReport {
       metrics_->CountStep(samples, loss, config_.strategy_object->peers().stats().bytes);
   }
 
+  // What a worker tells of itself besides: {"dropped", "3"}.
+  using Facts = std::vector<std::pair<std::string, std::string>>;
+
   // The training is over. All workers call it; the one that leads shows the table, and writes
   // --report. Throws Error.
-  TrainResult Finish(double loss);
+  TrainResult Finish(double loss, const Facts& own_facts = {});
 
  private:
   WorkerTime OwnTime(int64_t nanos) const;

@@ -5,7 +5,11 @@ namespace tutti {
 // Each is defined in the file of its name: strategies/<name>.cc.
 #define TUTTI_STRATEGIES(S) \
   S(AllReduce)              \
-  S(Local)
+  S(Local)                  \
+  S(Mirrored)               \
+  S(PsAsync)                \
+  S(PsSsp)                  \
+  S(PsSync)
 
 #define TUTTI_DECLARE_STRATEGY(Name) StrategyDef Name##StrategyDef();
 TUTTI_STRATEGIES(TUTTI_DECLARE_STRATEGY)

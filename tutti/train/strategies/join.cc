@@ -13,12 +13,6 @@
 namespace tutti {
 namespace {
 
-// The cluster's token; every task of a job has the same. Empty: there is none.
-std::string JobToken() {
-  const char* token = std::getenv("TUTTI_JOB_TOKEN");
-  return token == nullptr ? "" : token;
-}
-
 bool InThisHost(std::string_view address) {
   return address.starts_with("127.") || address.starts_with("localhost:") ||
          address.starts_with("[::1]:");
@@ -38,6 +32,11 @@ void WarnWithoutToken(const ClusterSpec& cluster) {
 }
 
 }  // namespace
+
+std::string JobToken() {
+  const char* token = std::getenv("TUTTI_JOB_TOKEN");
+  return token == nullptr ? "" : token;
+}
 
 std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch) {
   if (launch.task == nullptr) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "tutti/train/strategies/registry.h"
 
@@ -15,5 +16,8 @@ class Communicator;
 // (train/stop.h) ends the waiting. Tasks prove that they belong together by the text in
 // TUTTI_JOB_TOKEN; without one there is a warning if others could reach them. Throws Error.
 std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch);
+
+// The cluster's token, TUTTI_JOB_TOKEN; every task of a job has the same. Empty: there is none.
+std::string JobToken();
 
 }  // namespace tutti

@@ -4,7 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <mutex>
+#include <utility>
 
 #include "tutti/base/status.h"
 #include "tutti/cluster/tf_config.h"
@@ -31,6 +33,13 @@ Registry& Strategies() {
   return registry;
 }
 
+// "mirrored:2" as its name and its argument.
+std::pair<std::string_view, std::string_view> Split(std::string_view strategy) {
+  const size_t colon = strategy.find(':');
+  if (colon == strategy.npos) return {strategy, {}};
+  return {strategy.substr(0, colon), strategy.substr(colon + 1)};
+}
+
 std::string Listed(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -47,6 +56,15 @@ std::vector<std::string> NamesOf(const std::function<bool(const StrategyDef&)>& 
 
 const std::string& Launch::flag(std::string_view name) const {
   return config.strategy_flags.at(std::string(name));
+}
+
+std::string_view Launch::argument() const { return Split(config.strategy).second; }
+
+int64_t WholeNumber(std::string_view text, int64_t least) {
+  int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, value);
+  return error == std::errc() && rest == end && value >= least ? value : -1;
 }
 
 void RegisterStrategy(StrategyDef def) {
@@ -70,12 +88,42 @@ std::vector<const StrategyDef*> AllStrategies() {
   return all;
 }
 
-const StrategyDef& FindStrategy(std::string_view name) {
+std::string SyntaxOf(const StrategyDef& def) {
+  const std::string& syntax = def.argument.syntax;
+  if (syntax.empty()) return def.name;
+  return syntax.front() == '[' ? fmt::format("{}[:{}", def.name, syntax.substr(1))
+                               : fmt::format("{}:{}", def.name, syntax);
+}
+
+std::string ExpectedStrategy(std::string_view text) {
+  const auto [name, argument] = Split(text);
   for (const StrategyDef* def : AllStrategies()) {
-    if (def->name == name) return *def;
+    if (def->name != name) continue;
+    if (def->argument.expected) {
+      const std::string expected = def->argument.expected(argument);
+      return expected.empty() ? "" : fmt::format("{} with {}", SyntaxOf(*def), expected);
+    }
+    return name == text ? "" : fmt::format("{}, which takes nothing behind its name", def->name);
   }
-  ThrowInvalidArgument(fmt::format("there is no strategy \"{}\"; expected one of {}", name,
-                                   Listed(NamesOf([](const StrategyDef&) { return true; }))));
+  std::vector<std::string> all;
+  for (const StrategyDef* def : AllStrategies()) all.push_back(SyntaxOf(*def));
+  return fmt::format("one of {}", Listed(all));
+}
+
+const StrategyDef& FindStrategy(std::string_view text) {
+  const std::string_view name = Split(text).first;
+  const StrategyDef* found = nullptr;
+  for (const StrategyDef* def : AllStrategies()) {
+    if (def->name == name) found = def;
+  }
+  const std::string expected = ExpectedStrategy(text);
+  if (found == nullptr) {
+    ThrowInvalidArgument(fmt::format("there is no strategy \"{}\"; expected {}", text, expected));
+  }
+  if (!expected.empty()) {
+    ThrowInvalidArgument(fmt::format("the strategy is \"{}\"; expected {}", text, expected));
+  }
+  return *found;
 }
 
 bool Trains(const StrategyDef& def, const TaskConfig& task) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -31,14 +32,25 @@ struct Launch {
 
   // The value of a flag of the strategy.
   const std::string& flag(std::string_view name) const;
+  // What stands behind the colon of --strategy: "3" of ps-ssp:3; empty where there is none.
+  std::string_view argument() const;
+};
+
+// What may stand behind the name of a strategy and a colon.
+struct StrategyArgument {
+  std::string syntax = {};  // for --help: "N" makes "mirrored:N", "[backup=K]" "ps-sync[:backup=K]"
+  // What was expected instead of `text` ("" where there is no colon); empty if it is right.
+  // Not given: there is no argument.
+  std::function<std::string(std::string_view text)> expected = {};
 };
 
 // A strategy as programs and flags know it. A task is a trainer if its role is in `trainers`; it
 // makes the strategy and runs the program's body. A task of a role in `others` calls that function
 // instead, and ends when it returns. Tasks of all other roles are refused.
 struct StrategyDef {
-  std::string name;          // as in --strategy
-  std::string summary;       // for --help: "one process"
+  std::string name;     // as in --strategy
+  std::string summary;  // for --help: "one process"
+  StrategyArgument argument = {};
   bool one_trainer = false;  // refuse clusters with more
   std::vector<std::string> trainers = {"chief", "worker"};
   std::map<std::string, std::function<void(const Launch&)>> others = {};  // by role
@@ -51,8 +63,15 @@ struct StrategyDef {
 // (catalogue.cc). Throws Error when the name is taken.
 void RegisterStrategy(StrategyDef def);
 
-// Throws Error (kInvalidArgument), listing the strategies there are.
+// The strategy of "NAME" or "NAME:ARGUMENT". Throws Error (kInvalidArgument), listing the
+// strategies there are, or saying which argument was expected.
 const StrategyDef& FindStrategy(std::string_view name);
+// What is wrong with such a text, as what was expected instead; empty if nothing is.
+std::string ExpectedStrategy(std::string_view text);
+// "mirrored:N", as users write it.
+std::string SyntaxOf(const StrategyDef& def);
+// A whole number of at least `least` and nothing else; -1 if `text` is none.
+int64_t WholeNumber(std::string_view text, int64_t least);
 std::vector<const StrategyDef*> AllStrategies();  // by name
 
 // Throws Error (kInvalidArgument) when the strategy has no work for the role of the task, or the

@@ -92,7 +92,8 @@ class RegistryTest : public ::testing::Test {
 TEST_F(RegistryTest, ListsWhatThereIs) {
   EXPECT_THAT(
       ErrorOf([] { FindStrategy("magic"); }),
-      HasSubstr("there is no strategy \"magic\"; expected one of allreduce, local, served"));
+      HasSubstr("there is no strategy \"magic\"; expected one of allreduce, local, mirrored:N, "
+                "ps-async, ps-ssp:S, ps-sync[:backup=K], served"));
   EXPECT_THAT(ErrorOf([] {
                 RegisterStrategy(
                     {.name = "local", .make = [](const Launch&) { return MakeLocalStrategy(); }});

@@ -17,6 +17,9 @@ class Communicator;
 // This process alone.
 std::shared_ptr<const Strategy> MakeLocalStrategy();
 
+// This process, the model on each of its first `devices` devices, the parameters on the first.
+std::shared_ptr<const Strategy> MakeMirroredStrategy(int devices);
+
 struct AllReduceOptions {
   std::string algorithm = {};                 // empty: the tuner chooses
   std::string wire = "as-is";                 // as-is, bfloat16 or float16

@@ -1,0 +1,97 @@
+#include "tutti/train/strategies/ps/parameter_servers.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tutti/base/status.h"
+#include "tutti/graph/ops/arrange.h"
+#include "tutti/graph/ops/elementwise.h"
+#include "tutti/graph/ops/reduce.h"
+#include "tutti/train/strategies/ps/end_of_training.h"
+#include "tutti/train/strategies/ps/placer.h"
+#include "tutti/train/strategies/ps/queue_peers.h"
+
+namespace tutti {
+
+ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options)
+    : ServersStrategy(servers, options, std::make_shared<QueuePeers>(servers)) {}
+
+ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options,
+                                 std::shared_ptr<QueuePeers> peers)
+    : Strategy(peers),
+      servers_(std::move(servers)),
+      options_(options),
+      queue_peers_(std::move(peers)) {}
+
+ServersStrategy::~ServersStrategy() {
+  try {
+    if (peers().Failure().empty()) peers().Gather("the end", "");
+  } catch (const Error&) {
+    // A worker failed at the very end; the servers learn of it below.
+  }
+  if (servers_.rank != 0) return;
+  try {
+    const EndOfTraining end(servers_.devices);
+    SessionOptions session_options;
+    servers_.connect(session_options);
+    Session session(end.graph(), session_options);
+    end.Tell(session, peers().Failure());
+  } catch (const Error&) {
+    // The servers cannot be reached; they notice that worker 0 is gone.
+  }
+}
+
+std::unique_ptr<VariablePlacer> ServersStrategy::MakePlacer() const {
+  return std::make_unique<ServerPlacer>(servers_.devices, options_.split_bytes);
+}
+
+void ServersStrategy::SynchronizeState(Graph& /*graph*/, Session& /*session*/) const {
+  peers().Gather("initialised by worker 0", "");
+}
+
+Output OverWire(Output gradient, const std::string& wire, const std::string& device) {
+  if (wire == "as-is" || gradient.dtype() != kFloat32) return gradient;
+  Graph& graph = gradient.graph();
+  Output narrow;
+  {
+    const DeviceScope worker(graph, gradient.node->device());
+    narrow = Cast(gradient, wire == "bfloat16" ? kBFloat16 : kFloat16);
+  }
+  const DeviceScope server(graph, device);
+  return Cast(narrow, kFloat32);
+}
+
+GradientCheck CheckGradients(std::span<const GradientAndVariable> list) {
+  GradientCheck check;
+  std::vector<Output> finite;
+  for (const GradientAndVariable& entry : list) {
+    if (entry.gradient.empty()) continue;
+    const Output values = entry.gradient.sparse() ? entry.gradient.rows : entry.gradient.dense;
+    const DeviceScope device(values.graph(), values.node->device());
+    // 0 times a finite number is 0, and anything else is NaN: no sum overflows.
+    const Output sum = Sum(Mul(values, 0.0));
+    finite.push_back(IsFinite(sum.dtype() == kFloat32 ? sum : Cast(sum, kFloat32)));
+    check.names.push_back(entry.variable.node->name());
+  }
+  check.finite = Pack(finite);
+  check.all = Cast(All(check.finite), kFloat32);
+  return check;
+}
+
+std::string FirstBad(const GradientCheck& check, const Tensor& finite) {
+  for (size_t i = 0; i < check.names.size(); ++i) {
+    if (!finite.data<bool>()[i]) return check.names[i];
+  }
+  return "";
+}
+
+void RequireServers(const ParameterServers& servers, std::string_view strategy) {
+  if (!servers.devices.empty()) return;
+  ThrowInvalidArgument(
+      fmt::format("--strategy {} keeps its variables on tasks of job ps, and the cluster has none; "
+                  "add them: tutti run --ps 1, or \"ps\" in the cluster of TF_CONFIG",
+                  strategy));
+}
+
+}  // namespace tutti

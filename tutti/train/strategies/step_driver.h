@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tutti/client/session.h"
+
+namespace tutti {
+
+// The global steps of one training: [first, end).
+struct StepRange {
+  int64_t first = 0;
+  int64_t end = 0;
+};
+
+struct StepResult {
+  int64_t step = 0;      // the global step after this one
+  double loss = 0;       // of all workers in lockstep, else of this one
+  double samples = 0;    // the same
+  bool stop = false;     // some worker asks for an end
+  std::string bad = {};  // the gradient of this worker that was not finite: a variable's name
+};
+
+// What a step is given.
+struct StepCall {
+  std::span<const Feed> feeds;
+  // What is fetched besides, which must not depend on the other workers, and where it goes.
+  std::span<const Output> fetches = {};
+  std::span<Tensor> results = {};
+  RunTrace* trace = nullptr;  // unless null, filled
+
+  RunOptions options() const { return {.trace = trace != nullptr, .trace_result = trace}; }
+};
+
+// Leads one worker through the steps of a training. Estimator and training loops know nothing else
+// of how a strategy's step is run:
+//
+//   for (int64_t batch; (batch = driver.NextBatch()) >= 0;) driver.Run({.feeds = FeedsOf(batch)});
+//
+// Every method throws Error. Not thread-safe.
+class StepDriver {
+ public:
+  virtual ~StepDriver() = default;
+
+  // The number of the batch for the next step, counted from the beginning of this training; a
+  // worker in lockstep takes its slice of it. -1 when there are no more steps to make.
+  virtual int64_t NextBatch() = 0;
+  // Makes the step with that batch.
+  virtual StepResult Run(const StepCall& call) = 0;
+  // This worker makes no more steps: the others need not wait for it. The destructor does so, too.
+  virtual void Leave() {}
+
+  // What this worker has to tell at the end: {"dropped", "3"}.
+  virtual std::vector<std::pair<std::string, std::string>> Report() const { return {}; }
+};
+
+}  // namespace tutti
