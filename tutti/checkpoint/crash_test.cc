@@ -6,8 +6,8 @@
 #include <random>
 
 #include "tutti/checkpoint/saved_checkpoint.h"
-#include "tutti/checkpoint/temporary_directory.h"
 #include "tutti/testing/checkpoint/crash_model.h"
+#include "tutti/testing/checkpoint/sample_checkpoint.h"
 #include "tutti/testing/checkpoint/test_file_system.h"
 
 namespace tutti::checkpoint {

@@ -7,7 +7,7 @@
 #include <random>
 
 #include "tutti/checkpoint/saved_checkpoint.h"
-#include "tutti/checkpoint/temporary_directory.h"
+#include "tutti/testing/checkpoint/sample_checkpoint.h"
 
 namespace tutti::checkpoint {
 namespace {

@@ -6,12 +6,12 @@
 #include "tutti/base/error.h"
 #include "tutti/checkpoint/register.h"
 #include "tutti/checkpoint/saved_checkpoint.h"
-#include "tutti/checkpoint/temporary_directory.h"
 #include "tutti/client/session.h"
 #include "tutti/graph/ops/checkpoint.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/checkpoint/sample_checkpoint.h"
 
 namespace tutti {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tutti/base/crc32c.h"
 #include "tutti/checkpoint/shard_file.h"
-#include "tutti/checkpoint/temporary_directory.h"
+#include "tutti/testing/checkpoint/sample_checkpoint.h"
 
 namespace tutti::checkpoint {
 namespace {

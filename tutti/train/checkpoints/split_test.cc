@@ -8,10 +8,10 @@
 
 #include "tutti/base/error.h"
 #include "tutti/checkpoint/saved_checkpoint.h"
-#include "tutti/checkpoint/temporary_directory.h"
 #include "tutti/client/session.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/nn.h"
+#include "tutti/testing/checkpoint/sample_checkpoint.h"
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/optimizers/optimizers.h"
 #include "tutti/train/strategies/workers_under_test.h"

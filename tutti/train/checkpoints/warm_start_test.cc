@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "tutti/base/error.h"
-#include "tutti/checkpoint/temporary_directory.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/dense.h"
+#include "tutti/testing/checkpoint/sample_checkpoint.h"
 #include "tutti/train/checkpoints/save_schedule.h"
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/optimizers/optimizers.h"
