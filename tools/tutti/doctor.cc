@@ -13,7 +13,7 @@
 #include "tutti/base/cores.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/environment/launch_environment.h"
-#include "tutti/cluster/roles.h"
+#include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/kernels/libraries.h"
 #include "tutti/tutti.h"

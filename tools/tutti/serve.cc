@@ -13,7 +13,7 @@
 #include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/cluster_file.h"
-#include "tutti/cluster/roles.h"
+#include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/server.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"

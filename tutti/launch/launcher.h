@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tutti/cluster/roles.h"
+#include "tutti/cluster/environment/roles.h"
 #include "tutti/launch/hosts.h"
 #include "tutti/launch/remote_task.h"
 

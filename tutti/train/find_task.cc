@@ -9,7 +9,7 @@
 #include "tutti/base/console.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/environment/meet_tasks.h"
-#include "tutti/cluster/roles.h"
+#include "tutti/cluster/environment/roles.h"
 #include "tutti/net/inherited_socket.h"
 #include "tutti/train/cancelled_by_signal.h"
 #include "tutti/train/run_config.h"

@@ -18,7 +18,7 @@
 #include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
-#include "tutti/cluster/roles.h"
+#include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
 #include "tutti/train/checkpoints/save_schedule.h"

@@ -18,7 +18,7 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/environment/pmi_client.h"
-#include "tutti/cluster/roles.h"
+#include "tutti/cluster/environment/roles.h"
 #include "tutti/net/coordination/meeting_file.h"
 #include "tutti/net/coordination/star.h"
 #include "tutti/net/token.h"

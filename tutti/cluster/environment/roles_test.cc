@@ -1,4 +1,4 @@
-#include "tutti/cluster/roles.h"
+#include "tutti/cluster/environment/roles.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
