@@ -91,9 +91,18 @@ void EventLoop::After(int64_t nanos, std::function<void()> task) {
   timers_.emplace(NowNanos() + std::max<int64_t>(nanos, 0), std::move(task));
 }
 
-int64_t EventLoop::SpinNanos() const {
-  constexpr int kMisses = 4, kTryAgain = 16;
-  return misses_ < kMisses || misses_ % kTryAgain == 0 ? spin_nanos_ : 0;
+int64_t EventLoop::SpinNanos() {
+  if (rests_ == 0) return spin_nanos_;
+  --rests_;
+  return 0;
+}
+
+void EventLoop::Learn(Poller::Waited waited, int64_t spun) {
+  constexpr int kMisses = 4, kRests = 16, kLongRests = 64;
+  if (spun == 0) return;
+  misses_ = waited == Poller::Waited::kFound ? 0 : misses_ + 1;
+  if (misses_ >= kMisses) rests_ = kRests;
+  if (waited == Poller::Waited::kCrowded) rests_ = kLongRests;
 }
 
 void EventLoop::Run() {
@@ -101,7 +110,8 @@ void EventLoop::Run() {
   while (!stopping_) {
     int64_t pause = std::numeric_limits<int64_t>::max();
     if (!timers_.empty()) pause = std::max<int64_t>(timers_.begin()->first - NowNanos(), 0);
-    misses_ = poller_.Wait(pause, SpinNanos()) ? misses_ + 1 : 0;
+    const int64_t spin = SpinNanos();
+    Learn(poller_.Wait(pause, spin), spin);
     // What woke it may be old: the process can be stopped at any point, here as well. So the clock
     // is read first, and all that had arrived by then is looked at before it counts.
     now_ = NowNanos();

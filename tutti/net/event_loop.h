@@ -63,13 +63,15 @@ class EventLoop {
   EventLoop(std::string thread_name, int64_t spin_nanos)
       : thread_name_(std::move(thread_name)), spin_nanos_(spin_nanos) {}
   void Run();
-  int64_t SpinNanos() const;
+  int64_t SpinNanos();
+  void Learn(Poller::Waited waited, int64_t spun);
   void RunDueTimers();
   void RunTasks();
 
   const std::string thread_name_;
   const int64_t spin_nanos_;
   int misses_ = 0;  // times in a row that it looked in vain
+  int rests_ = 0;   // rounds in which it does not look
   Poller poller_;
   std::unordered_map<uint64_t, std::unique_ptr<Watched>> watched_;
   std::vector<std::unique_ptr<Watched>> forgotten_;  // of which events may be on their way

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <utility>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
@@ -89,18 +90,23 @@ int Poller::sleepers() const {
   return sleepers_;
 }
 
-bool Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
+Poller::Waited Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
+  // Between two looks; a look takes a microsecond.
+  constexpr int64_t kCrowdedNanos = 300'000;
   const int64_t start = NowNanos();
   const int64_t end = timeout_nanos < kNever - start ? start + timeout_nanos : kNever;
   const int64_t spin_end = std::min(start + spin_nanos, end);
   int64_t now = start;
+  bool crowded = false;
   do {
-    if (Ready(0)) return false;
-    now = NowNanos();
-  } while (now < spin_end);
+    const bool ready = Ready(0);
+    const int64_t before = std::exchange(now, NowNanos());
+    crowded = spin_nanos > 0 && now - before > kCrowdedNanos;
+    if (ready) return crowded ? Waited::kCrowded : Waited::kFound;
+  } while (now < spin_end && !crowded);
   const int64_t until = std::min(end, deadline_.load(std::memory_order_relaxed));
   if (until > now) Sleep(until - now);
-  return true;
+  return crowded ? Waited::kCrowded : Waited::kSlept;
 }
 
 void Poller::Wake() {

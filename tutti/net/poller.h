@@ -42,9 +42,14 @@ class Poller {
   void Dispatch();
 
   // Sleeps until Dispatch would find something, Wake was called since the last Wait, a deadline has
-  // come, or the time is over. Looks without sleeping for the first `spin_nanos`;
-  // true if that found nothing.
-  bool Wait(int64_t timeout_nanos, int64_t spin_nanos);
+  // come, or the time is over. Looks without sleeping for the first `spin_nanos`.
+  enum class Waited : uint8_t {
+    kFound,    // something, without sleeping
+    kSlept,    // that found nothing
+    kCrowded,  // another thread had the core meanwhile: whoever sleeps would have been served
+               // sooner
+  };
+  Waited Wait(int64_t timeout_nanos, int64_t spin_nanos);
   void Wake();  // all that sleep; with nobody asleep, the next that would
   int sleepers() const;
 

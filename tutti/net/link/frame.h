@@ -19,6 +19,7 @@ namespace tutti::net::link {
 inline constexpr size_t kHeadBytes = 28;
 inline constexpr size_t kMaxTextBytes = size_t{64} << 20;
 inline constexpr uint32_t kMaxPayloads = 1 << 20;
+inline constexpr size_t kMostRegions = 4096;  // of shared memory that one side knows of the other
 
 // The numbers travel.
 enum class FrameKind : uint8_t {

@@ -21,7 +21,6 @@ namespace {
 // Less than this of a payload is read together with what follows it.
 constexpr size_t kStraight = 16 << 10;
 constexpr size_t kMostFiles = 64;  // on their way before their frames
-constexpr size_t kMostRegions = 4096;
 constexpr size_t kBodyStep = size_t{1} << 20;
 
 }  // namespace
@@ -81,6 +80,11 @@ absl::StatusOr<Inbox::Moved> Inbox::Receive(int fd, Bytes into, size_t* count) {
         std::memcpy(&file, CMSG_DATA(header) + i * sizeof(int), sizeof(int));
         files_.emplace_back(file);
       }
+    }
+    if ((message.msg_flags & MSG_CTRUNC) != 0) {
+      return ResourceExhausted(
+          "a file of shared memory came, and this process has no descriptor left for it: raise its "
+          "limit (ulimit -n)");
     }
     if (files_.size() > kMostFiles) return InvalidArgument("it sent files that belong to no frame");
   }

@@ -78,10 +78,12 @@ void Outbox::Release() {
 }
 
 void Outbox::SendControl(FrameKind kind, uint64_t number, std::string_view text) {
+  if (closing_ && !close_held_) return;  // nothing follows the closing frame
   queue_.push_back({.head = EncodeFrame(kind, number, text)});
 }
 
 void Outbox::SendPing() {
+  if (closing_ && !close_held_) return;
   const bool begun = segment_ > 0 || offset_ > 0;
   if (!queue_.empty() && (begun || queue_.front().copies.empty())) return;
   queue_.push_front({.head = EncodeFrame(FrameKind::kPing, 0, {})});
@@ -121,14 +123,14 @@ PayloadPlace Outbox::PlaceOf(Payload payload, Frame* frame) {
         terms_.memory->Find(payload.bytes.data(), payload.bytes.size());
     if (!found.has_value()) {
       absl::StatusOr<SharedMemory::Block> block = terms_.memory->Allocate(payload.bytes.size());
-      if (block.ok()) {
-        found = terms_.memory->Find(block->bytes.data(), block->bytes.size());
+      if (block.ok()) found = terms_.memory->Find(block->bytes.data(), block->bytes.size());
+      if (found.has_value() && CanAnnounce(found->region->id)) {
         Payload copy = {block->bytes, std::move(block->owner)};
         frame->copies.push_back({std::move(payload), block->bytes.data()});
         payload = std::move(copy);
       }
     }
-    if (found.has_value()) {
+    if (found.has_value() && CanAnnounce(found->region->id)) {
       Announce(found->region);
       place.region = found->region->id;
       place.offset = found->offset;
@@ -138,6 +140,12 @@ PayloadPlace Outbox::PlaceOf(Payload payload, Frame* frame) {
   }
   frame->written.push_back(std::move(payload));
   return place;
+}
+
+bool Outbox::CanAnnounce(uint32_t region) {
+  if (announced_.contains(region) || announced_.size() < kMostRegions) return true;
+  ForgetRegions();
+  return announced_.size() < kMostRegions;
 }
 
 void Outbox::Announce(const std::shared_ptr<const SharedMemory::Region>& region) {

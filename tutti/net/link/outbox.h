@@ -109,6 +109,7 @@ class Outbox {
   void Queue(Message message);
   void QueueOrHold(Message message);
   PayloadPlace PlaceOf(Payload payload, Frame* frame);
+  bool CanAnnounce(uint32_t region);
   void Announce(const std::shared_ptr<const SharedMemory::Region>& region);
   bool CopySome(Frame* frame, size_t* budget);
   void Fill(Batch* batch, size_t budget);

@@ -1,8 +1,9 @@
 #include "tutti/net/link/shared_memory.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
 #include <bit>
-#include <list>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -28,6 +29,13 @@ size_t RoundUp(size_t bytes) {
   return (bytes + step - 1) / step * step;
 }
 
+// A quarter of the descriptors that this process may open.
+size_t MaxRegions() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 64;
+  return std::clamp<size_t>(limit.rlim_cur / 4, 16, 4000);
+}
+
 }  // namespace
 
 struct SharedMemory::State : std::enable_shared_from_this<State> {
@@ -43,6 +51,7 @@ struct SharedMemory::State : std::enable_shared_from_this<State> {
   explicit State(size_t idle_limit) : idle_limit(idle_limit) {}
 
   const size_t idle_limit;
+  const size_t max_regions = MaxRegions();
   mutable std::mutex mutex;
   // Of one size; what was given back last is used first, and is still in the cache.
   std::map<size_t, std::vector<Free>> free;
@@ -62,6 +71,14 @@ struct SharedMemory::State : std::enable_shared_from_this<State> {
 
 absl::StatusOr<std::shared_ptr<const SharedMemory::Region>> SharedMemory::State::Create(
     size_t bytes) {
+  {
+    const std::lock_guard lock(mutex);
+    std::erase_if(regions, [](const auto& entry) { return entry.second.expired(); });
+    if (regions.size() >= max_regions) {
+      return ResourceExhausted(
+          "{} regions of shared memory, each of which takes a file, are in use", max_regions);
+    }
+  }
   auto region = std::make_shared<Region>();
   TUTTI_ASSIGN_OR_RETURN(region->pages, shm::SharedPages::Create(bytes, &region->file));
   region->bytes = region->pages.bytes();

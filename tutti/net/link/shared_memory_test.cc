@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <cstring>
 #include <future>
@@ -74,6 +75,28 @@ TEST(SharedMemory, FindsOnlyWhatLiesInsideIt) {
   EXPECT_FALSE(memory.Find(block.bytes.data() + 100, 4 << 20).has_value());
   EXPECT_FALSE(memory.Find(&memory, 1).has_value());
   EXPECT_EQ(memory.Allocate(size_t{1} << 60).status().code(), absl::StatusCode::kResourceExhausted);
+}
+
+// Every region takes a file; a program with many tensors must not use up its descriptors by them.
+TEST(SharedMemory, TakesAShareOfTheDescriptors) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit few = before;
+  few.rlim_cur = 200;
+  setrlimit(RLIMIT_NOFILE, &few);
+  SharedMemory memory;
+  setrlimit(RLIMIT_NOFILE, &before);
+  std::vector<SharedMemory::Block> blocks;
+  absl::Status status;
+  while (status.ok() && blocks.size() < 100) {
+    absl::StatusOr<SharedMemory::Block> block = memory.Allocate(1 << 20);
+    status = block.status();
+    if (block.ok()) blocks.push_back(*std::move(block));
+  }
+  EXPECT_EQ(blocks.size(), 50u);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  blocks.pop_back();
+  EXPECT_TRUE(memory.Allocate(2 << 20).ok());  // what lies idle gives way
 }
 
 // What was born in shared memory is read where it lies: no Place, no copy.

@@ -153,10 +153,22 @@ void StreamLink::Flush() {
     lock.unlock();
   }
   if (result == Outbox::Result::kLost) {
-    return LoseConnection(fmt::format("connection lost: {}", ErrnoText(error)));
+    return OnWriteError(fmt::format("connection lost: {}", ErrnoText(error)));
   }
   // The peer reads the reason and closes; its end is ours.
   if (closed) shutdown(socket_.fd(), SHUT_WR);
+}
+
+// What the peer said before it closed, perhaps why, is still there to be read; behind it comes the
+// end.
+void StreamLink::OnWriteError(const std::string& why) {
+  if (state() == State::kGreeting) return LoseConnection(why);
+  if (!write_error_.empty()) return;
+  write_error_ = why;
+  std::vector<Payload> done;
+  const std::lock_guard lock(mutex_);
+  outbox_.Drop();
+  done = outbox_.TakeDone();
 }
 
 // Receiving --------------------------------------------------------------------------------------
@@ -182,7 +194,9 @@ void StreamLink::OnReadable() {
     }
     return Break(WithPrefix(result.status(), Named("")), /*tell=*/true);
   }
-  if (*result == Inbox::Result::kEnd) return LoseConnection("closed the connection");
+  if (*result == Inbox::Result::kEnd) {
+    return LoseConnection(write_error_.empty() ? "closed the connection" : write_error_);
+  }
   bool more = false;
   {
     const std::lock_guard lock(mutex_);

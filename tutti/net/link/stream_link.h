@@ -107,6 +107,7 @@ class StreamLink final : public Link,
   void OnEvents(uint32_t events);
   void OnReadable();
   void Flush();
+  void OnWriteError(const std::string& why);
   void FlushFromSender(std::unique_lock<std::mutex>& lock);
   void PostFlush();
   void Released(uint64_t message);
@@ -145,6 +146,7 @@ class StreamLink final : public Link,
   int64_t close_by_ = 0;
   absl::Status close_reason_;
   bool closed_by_peer_ = false;
+  std::string write_error_;  // empty: nothing went wrong
 
   mutable std::mutex mutex_;
   Socket socket_;  // changed by the links' thread under the lock
