@@ -25,10 +25,12 @@ ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOf
       queue_peers_(std::move(peers)) {}
 
 ServersStrategy::~ServersStrategy() {
+  // Once all have come here, a worker that is gone is no failure.
+  std::string failure = peers().Failure();
   try {
-    if (peers().Failure().empty()) peers().Gather("the end", "");
-  } catch (const Error&) {
-    // A worker failed at the very end; the servers learn of it below.
+    if (failure.empty()) peers().Gather("the end", "");
+  } catch (const Error& error) {
+    failure = error.what();
   }
   if (servers_.rank != 0) return;
   try {
@@ -36,7 +38,7 @@ ServersStrategy::~ServersStrategy() {
     SessionOptions session_options;
     servers_.connect(session_options);
     Session session(end.graph(), session_options);
-    end.Tell(session, peers().Failure());
+    end.Tell(session, failure);
   } catch (const Error&) {
     // The servers cannot be reached; they notice that worker 0 is gone.
   }

@@ -28,7 +28,7 @@ constexpr int64_t kMostTokens = 1024;
 class SyncDriver::Updater {
  public:
   Updater(Session& session, const SyncStep& sync, const StepRange& range, QueuePeers& peers)
-      : session_(session), sync_(sync), range_(range), peers_(peers) {
+      : session_(session), sync_(sync), range_(range), peers_(peers), next_(range.first) {
     try {
       thread_ = std::thread([this] { Loop(); });
     } catch (const std::system_error& error) {
@@ -91,7 +91,7 @@ class SyncDriver::Updater {
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t next_ = 0;  // the step whose update is under way
+  int64_t next_;  // the step whose update is under way
   std::thread thread_;
 };
 
