@@ -8,6 +8,7 @@
 #include <future>
 #include <thread>
 
+#include "tutti/base/status.h"
 #include "tutti/cluster/target.h"
 #include "tutti/launch/local_cluster.h"
 #include "tutti/tutti.h"
@@ -33,6 +34,10 @@ Failure FailureOf(const std::function<void()>& call) {
     return {error.code(), error.what()};
   }
   return {};
+}
+
+std::vector<TaskStatus> StatusesOf(const std::string& target) {
+  return ValueOrThrow(StatusOfTarget({.target = target}));
 }
 
 Output VariableOn(Graph& graph, const std::string& device, Tensor value, const std::string& name) {
@@ -226,9 +231,7 @@ TEST_F(ProcessesTest, AKilledTaskIsNamedAndOthersGoOn) {
       std::async(std::launch::async, [&] { return FailureOf([&] { session.Run(doubled); }); });
   // The step runs on ps 0 when its status tells so.
   for (bool running = false; !running;) {
-    const auto statuses = StatusOfTarget({.target = cluster.target(kWorker)});
-    ASSERT_TRUE(statuses.ok()) << statuses.status();
-    for (const TaskStatus& task : *statuses) {
+    for (const TaskStatus& task : StatusesOf(cluster.target(kWorker))) {
       running = running || (task.task == kPs0 && !task.steps.empty());
     }
   }
@@ -258,9 +261,7 @@ TEST_F(ProcessesTest, TheTaskOfTheSessionIsKilled) {
   Session session(graph, {.target = cluster.target(kWorker)});
   auto run = std::async(std::launch::async, [&] { return FailureOf([&] { session.Run(never); }); });
   for (bool running = false; !running;) {
-    const auto statuses = StatusOfTarget({.target = cluster.target(kPs0)});
-    ASSERT_TRUE(statuses.ok()) << statuses.status();
-    for (const TaskStatus& task : *statuses) {
+    for (const TaskStatus& task : StatusesOf(cluster.target(kPs0))) {
       running = running || !task.steps.empty();
     }
   }
@@ -272,9 +273,7 @@ TEST_F(ProcessesTest, TheTaskOfTheSessionIsKilled) {
   // Its step on the ps task ends, and what it registered there is freed.
   for (bool left = true; left;) {
     left = false;
-    const auto statuses = StatusOfTarget({.target = cluster.target(kPs0)});
-    ASSERT_TRUE(statuses.ok()) << statuses.status();
-    for (const TaskStatus& task : *statuses) {
+    for (const TaskStatus& task : StatusesOf(cluster.target(kPs0))) {
       if (task.task == kPs0) left = !task.steps.empty() || task.registered_steps > 0;
     }
   }
