@@ -13,6 +13,7 @@
 #include "tutti/nn/nn.h"
 #include "tutti/testing/checkpoint/sample_checkpoint.h"
 #include "tutti/train/estimator/estimator.h"
+#include "tutti/train/heads/heads.h"
 #include "tutti/train/optimizers/optimizers.h"
 #include "tutti/train/strategies/workers_under_test.h"
 
