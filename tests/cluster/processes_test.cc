@@ -151,21 +151,22 @@ TEST_F(ProcessesTest, AQueueBetweenProducerAndConsumerOnDifferentTasks) {
     queue = FIFOQueue(graph, {{kFloat32, Shape{2}}}, {.capacity = 2}, "queue");
   }
   const Output x = Placeholder(graph, kFloat32, {2});
-  const Node* put = nullptr;
+  Output doubled;
   {
     DeviceScope on_producer(graph, "/job:worker/task:0");
-    const Output doubled = x * 2.0f;
-    put = Enqueue(queue, {doubled});
+    doubled = x * 2.0f;
   }
+  const Node* const put = Enqueue(queue, {doubled});
+  const Output element = Dequeue(queue)[0];
   Output taken;
   {
     DeviceScope on_consumer(graph, "/job:worker/task:1");
-    taken = Dequeue(queue)[0] + 1.0f;
+    taken = element + 1.0f;
   }
   Session producer(graph, {.target = cluster.target("/job:worker/task:0")});
   Session consumer(graph, {.target = cluster.target("/job:worker/task:1")});
   constexpr int kElements = 50;
-  std::thread puts([&] {
+  auto puts = std::async(std::launch::async, [&] {
     for (int i = 0; i < kElements; ++i) {
       producer.RunTargets({{x, Tensor::Of<float>({2}, {float(i), 1})}}, {put});
     }
@@ -174,7 +175,7 @@ TEST_F(ProcessesTest, AQueueBetweenProducerAndConsumerOnDifferentTasks) {
     EXPECT_EQ(consumer.Run(taken).ToString(),
               Tensor::Of<float>({2}, {2 * float(i) + 1, 3}).ToString());
   }
-  puts.join();
+  puts.get();
 }
 
 TEST_F(ProcessesTest, LargeTensorsCrossWhole) {
