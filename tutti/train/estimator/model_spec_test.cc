@@ -152,8 +152,8 @@ TEST_F(ModelSpecTest, DecayLeavesBiasesAlone) {
   const auto model = [](double rate) {
     return [rate](const Features& batch, Mode) {
       ModelSpec spec;
-      const Output y = nn::Dense(Cast(Reshape(batch["word"], {-1, 1}), kFloat32), 2,
-                                 {.biases = Ones}, "layer");
+      const Output y =
+          nn::Dense(Cast(Reshape(batch["word"], {-1, 1}), kFloat32), 2, {.biases = Ones}, "layer");
       spec.loss = Mul(Mean(y), 0.0f);
       spec.optimizer = std::make_shared<Sgd>(SgdConfig{.learning_rate = 0.5});
       spec.weight_decay.rate = rate;
