@@ -6,8 +6,8 @@
 #include "tutti/cluster/grpc/control_server.h"
 #include "tutti/net/link/links.h"
 #include "tutti/net/link/shared_memory.h"
-#include "tutti/net/port.h"
 #include "tutti/net/port/dial.h"
+#include "tutti/net/port/port.h"
 
 namespace tutti {
 namespace {
