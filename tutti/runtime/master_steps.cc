@@ -108,7 +108,7 @@ absl::Status MasterSteps::CheckRequest(const MasterRunRequest& request) const {
 }
 
 absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Find(const MasterRunRequest& request,
-                                                              const Aborted& aborted) {
+                                                              const AbortCheck& aborted) {
   thread_local StepKey key;  // grows to its size once per thread
   SetKey(request, key);
   if (std::shared_ptr<MasterStep> step = steps_.Find(key)) return step;
@@ -118,7 +118,7 @@ absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Find(const MasterRunReq
 }
 
 absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Compile(const MasterRunRequest& request,
-                                                                 const Aborted& aborted) {
+                                                                 const AbortCheck& aborted) {
   const auto& nodes = graph_->nodes();
   const auto output = [&](const OutputId& id) {
     return Output{nodes[size_t(id.node)].get(), id.index};

@@ -55,11 +55,11 @@ class MasterSteps {
   // Every node and output that the request names exists. A request may come from outside.
   absl::Status CheckRequest(const MasterRunRequest& request) const;
   // Tells why the run that asks must end, or OK.
-  using Aborted = std::function<absl::Status()>;
+  using AbortCheck = std::function<absl::Status()>;
   // The step for a request that was checked, from the cache or made by this call. A run that was
   // aborted gets none, unless it was made already.
   absl::StatusOr<std::shared_ptr<MasterStep>> Find(const MasterRunRequest& request,
-                                                   const Aborted& aborted);
+                                                   const AbortCheck& aborted);
 
  private:
   // Lists the devices of a task, once. Safe to call from several runs at once.
@@ -68,7 +68,7 @@ class MasterSteps {
   // name.
   absl::StatusOr<std::vector<DeviceInfo>> DevicesFor(const Program& program);
   absl::StatusOr<std::shared_ptr<MasterStep>> Compile(const MasterRunRequest& request,
-                                                      const Aborted& aborted);
+                                                      const AbortCheck& aborted);
   absl::Status Register(std::vector<Partition> parts, MasterStep& step);
   void LogFallBack(const Node& node, const std::string& why);
 
