@@ -15,7 +15,7 @@
 #include "tools/tutti/bench_checkpoint.h"
 #include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
-#include "tools/tutti/explain.h"
+#include "tools/tutti/explain/explain.h"
 #include "tools/tutti/models.h"
 #include "tools/tutti/plot/plot.h"
 #include "tools/tutti/predict.h"

@@ -15,8 +15,10 @@ namespace {
 
 // For a task that was there and is gone: it may be up again in a moment, or not.
 constexpr int64_t kShortPatience = 300'000'000;  // nanoseconds
-// Somebody who connects looks this often whether he is to stop.
-constexpr int64_t kOneTry = 200'000'000;
+// How long the first try to connect may take, and the longest: between tries Stop is seen. Tries
+// grow, because a handshake over a slow network takes several round trips.
+constexpr int64_t kFirstTry = 200'000'000;
+constexpr int64_t kLongestTry = 3'200'000'000;
 
 struct Header {
   DataKind kind = DataKind::kHello;
@@ -138,8 +140,10 @@ void TaskPeers::Connect(const std::string& task) {
   }
   const int64_t deadline = NowNanos() + patience;
   absl::StatusOr<std::shared_ptr<Peer>> peer = nullptr;
+  int64_t patience_of_try = kFirstTry;
   for (bool again = true; again;) {
-    peer = Reach(task, std::min(deadline, NowNanos() + kOneTry));
+    peer = Reach(task, std::min(deadline, NowNanos() + patience_of_try));
+    patience_of_try = std::min(patience_of_try * 2, kLongestTry);
     std::lock_guard lock(mutex_);
     again =
         !peer.ok() && absl::IsUnavailable(peer.status()) && NowNanos() < deadline && stopped_.ok();
@@ -272,7 +276,7 @@ void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::s
   }
   WireMessage answer = StartMessage(DataKind::kAnswer, call);
   EncodeStatus(status, answer);
-  peer->Send(std::move(answer));
+  (void)peer->Send(std::move(answer));
 }
 
 void TaskPeers::Broken(net::Link& link, const absl::Status& reason) {
@@ -312,9 +316,14 @@ void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone
                       done = std::move(done)](absl::StatusOr<std::vector<Tensor>> given) mutable {
                        if (!given.ok()) {
                          done(given.status());
-                       } else {
+                         return;
+                       }
+                       try {
                          services_->OnControl(peer, method, std::move(fields), *std::move(given),
-                                              std::move(done));
+                                              done);
+                       } catch (...) {
+                         // No thread or no memory was left for it, and it was not begun.
+                         done(StatusFromCurrentException());
                        }
                      });
 }
