@@ -154,9 +154,9 @@ bool TaskPeers::Answer(const std::string& task, absl::StatusOr<std::shared_ptr<P
       slot.reached = true;
     }
     const int64_t now = NowNanos();
-    const auto first = std::stable_partition(
-        slot.waiting.begin(), slot.waiting.end(),
-        [&](const Waiter& waiter) { return !over && waiter.deadline > now; });
+    const auto first =
+        std::stable_partition(slot.waiting.begin(), slot.waiting.end(),
+                              [&](const Waiter& waiter) { return !over && waiter.deadline > now; });
     answered.assign(std::make_move_iterator(first), std::make_move_iterator(slot.waiting.end()));
     slot.waiting.erase(first, slot.waiting.end());
     again = slot.connecting = !slot.waiting.empty();

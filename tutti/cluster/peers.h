@@ -85,8 +85,8 @@ class TaskPeers final : public net::LinkEvents, public ControlHandler {
   void Connect(const std::string& task);
   // Until when one try may take: nobody who waits is answered late.
   int64_t EndOfTry(const std::string& task, int64_t nanos) const;
-  // Answers all who wait, or, if another try may succeed, those whose time is over. Whether somebody
-  // waits on.
+  // Answers all who wait, or, if another try may succeed, those whose time is over. Whether
+  // somebody waits on.
   bool Answer(const std::string& task, absl::StatusOr<std::shared_ptr<Peer>> peer);
   absl::StatusOr<std::shared_ptr<Peer>> Reach(const std::string& task, int64_t deadline);
   void OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::string_view fields);
