@@ -228,30 +228,35 @@ TEST(TcpFaultsTest, AShortMessageIsSentEvenIfItsSenderLeavesAtOnce) {
 }
 
 TEST(TcpFaultsTest, AKilledPeerIsNamed) {
-  std::vector<std::unique_ptr<TcpTransport>> transports;
-  std::vector<std::string> endpoints;
-  for (int rank = 0; rank < 2; ++rank) {
-    transports.push_back(ValueOrThrow(TcpTransport::Listen({.rank = rank, .size = 2})));
-    endpoints.push_back(transports.back()->endpoint());
-  }
+  auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 0, .size = 2}));
+  std::vector<std::string> endpoints = {transport->endpoint(), std::string(64, '\0')};
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Socket from(ends[0]), to(ends[1]);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // Sends without end. Rank 0 belongs to the other process, which shares its descriptors: what is
-    // taken off here would be taken off there.
-    (void)transports[0].release();
-    if (!transports[1]->Connect(endpoints).ok()) _exit(1);
+    // Sends without end. Each process opens its rank by itself: two that share the descriptors of
+    // one, its epoll among them, would take off each other's.
+    (void)transport.release();
+    auto mine = ValueOrThrow(TcpTransport::Listen({.rank = 1, .size = 2}));
+    endpoints[1] = mine->endpoint();
+    const auto size = static_cast<ssize_t>(endpoints[1].size());
+    if (write(to.fd(), endpoints[1].data(), endpoints[1].size()) != size) _exit(1);
+    if (!mine->Connect(endpoints).ok()) _exit(1);
     static std::vector<std::byte> data(1'000'000);
     Recorder* send = new Recorder;
-    transports[1]->Send(0, {1, 1}, data, send);
+    mine->Send(0, {1, 1}, data, send);
     for (;;) {
-      transports[1]->Progress();
-      transports[1]->Wait(1'000'000);
+      mine->Progress();
+      mine->Wait(1'000'000);
     }
   }
-  transports[1].reset();
-  ASSERT_TRUE(transports[0]->Connect(endpoints).ok());
-  RankThread rank(std::move(transports[0]));
+  const ssize_t length = read(from.fd(), endpoints[1].data(), endpoints[1].size());
+  ASSERT_GT(length, 0);
+  endpoints[1].resize(static_cast<size_t>(length));
+  ASSERT_TRUE(transport->Connect(endpoints).ok());
+  RankThread rank(std::move(transport));
   rank.Start();
   std::vector<std::byte> received(1'000'000);
   Recorder receive, never;
