@@ -38,11 +38,13 @@ WorkerService::~WorkerService() {
 std::shared_ptr<WorkerService::Account> WorkerService::AccountOf(
     const std::shared_ptr<Peer>& master) {
   std::lock_guard lock(mutex_);
-  auto& account = accounts_[master.get()];
-  if (account == nullptr) {
-    account = std::make_shared<Account>();
-    account->master = master;
-  }
+  const auto it = accounts_.find(master.get());
+  if (it != accounts_.end()) return it->second;
+  auto account = std::make_shared<Account>();
+  account->master = master;
+  // PeerLost may have come already: nobody would ever close what this call opens.
+  account->lost = master->status();
+  if (account->lost.ok()) accounts_.emplace(master.get(), account);
   return account;
 }
 
