@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "tutti/base/awaited.h"
@@ -15,8 +16,10 @@ namespace {
 
 // For a task that was there and is gone: it may be up again in a moment, or not.
 constexpr int64_t kShortPatience = 300'000'000;  // nanoseconds
-// Somebody who connects looks this often whether he is to stop.
-constexpr int64_t kOneTry = 200'000'000;
+// Somebody who connects looks this often whether he is to stop. A handshake takes some round trips,
+// and its time on a busy host: every try may take longer than the one before.
+constexpr int64_t kFirstTry = 200'000'000;
+constexpr int64_t kLongestTry = 1'000'000'000;
 
 struct Header {
   DataKind kind = DataKind::kHello;
@@ -103,12 +106,12 @@ void TaskPeers::Get(const std::string& task, int64_t patience_nanos, GetDone don
     } else if (slot.peer != nullptr) {
       now = slot.peer;
     } else {
-      slot.waiting.push_back(std::move(done));
+      const int64_t patience =
+          slot.reached ? std::min(patience_nanos, kShortPatience) : patience_nanos;
+      slot.waiting.push_back({std::move(done), NowNanos() + patience});
       if (slot.connecting) return;
       slot.connecting = true;
       ++connecting_;
-      slot.patience_nanos =
-          slot.reached ? std::min(patience_nanos, kShortPatience) : patience_nanos;
     }
   }
   if (!now.ok() || *now != nullptr) {
@@ -118,7 +121,7 @@ void TaskPeers::Get(const std::string& task, int64_t patience_nanos, GetDone don
   try {
     threads_.Post([this, task] { Connect(task); });
   } catch (...) {
-    std::vector<GetDone> waiting;
+    std::vector<Waiter> waiting;
     const absl::Status status = StatusFromCurrentException();
     {
       std::lock_guard lock(mutex_);
@@ -126,42 +129,58 @@ void TaskPeers::Get(const std::string& task, int64_t patience_nanos, GetDone don
       by_task_[task].connecting = false;
       if (--connecting_ == 0) connected_.notify_all();
     }
-    for (const GetDone& callback : waiting) callback(status);
+    for (const Waiter& waiter : waiting) waiter.done(status);
   }
 }
 
-void TaskPeers::Connect(const std::string& task) {
-  int64_t patience = 0;
-  {
-    std::lock_guard lock(mutex_);
-    patience = by_task_[task].patience_nanos;
-  }
-  const int64_t deadline = NowNanos() + patience;
-  absl::StatusOr<std::shared_ptr<Peer>> peer = nullptr;
-  for (bool again = true; again;) {
-    peer = Reach(task, std::min(deadline, NowNanos() + kOneTry));
-    std::lock_guard lock(mutex_);
-    again =
-        !peer.ok() && absl::IsUnavailable(peer.status()) && NowNanos() < deadline && stopped_.ok();
-  }
-  if (!peer.ok() && MessageOf(peer.status()).find(task) == std::string_view::npos) {
-    peer = WithPrefix(peer.status(), fmt::format("{} ({}): ", task, network_->AddressOf(task)));
-  }
-  std::vector<GetDone> waiting;
+int64_t TaskPeers::EndOfTry(const std::string& task, int64_t nanos) const {
+  int64_t end = NowNanos() + nanos;
+  std::lock_guard lock(mutex_);
+  for (const Waiter& waiter : by_task_.at(task).waiting) end = std::min(end, waiter.deadline);
+  return end;
+}
+
+bool TaskPeers::Answer(const std::string& task, absl::StatusOr<std::shared_ptr<Peer>> peer) {
+  std::vector<Waiter> answered;
+  bool again = false;
   {
     std::lock_guard lock(mutex_);
     Slot& slot = by_task_[task];
+    const bool over = peer.ok() || !absl::IsUnavailable(peer.status()) || !stopped_.ok();
     if (!stopped_.ok()) peer = stopped_;
     if (peer.ok() && !(*peer)->status().ok()) peer = (*peer)->status();
     if (peer.ok()) {
       slot.peer = *peer;
       slot.reached = true;
     }
-    slot.connecting = false;
-    waiting.swap(slot.waiting);
+    const int64_t now = NowNanos();
+    const auto first =
+        std::stable_partition(slot.waiting.begin(), slot.waiting.end(),
+                              [&](const Waiter& waiter) { return !over && waiter.deadline > now; });
+    answered.assign(std::make_move_iterator(first), std::make_move_iterator(slot.waiting.end()));
+    slot.waiting.erase(first, slot.waiting.end());
+    again = slot.connecting = !slot.waiting.empty();
   }
-  for (const GetDone& done : waiting) done(peer);
-  waiting.clear();  // a callback may hold what holds this object: it goes before Stop returns
+  for (const Waiter& waiter : answered) waiter.done(peer);
+  return again;
+}
+
+void TaskPeers::Connect(const std::string& task) {
+  const int64_t begun = NowNanos();
+  int64_t nanos = kFirstTry;
+  for (bool again = true; again; nanos = std::min(2 * nanos, kLongestTry)) {
+    absl::StatusOr<std::shared_ptr<Peer>> peer = Reach(task, EndOfTry(task, nanos));
+    if (!peer.ok() && MessageOf(peer.status()).find(task) == std::string_view::npos) {
+      const double seconds = double(NowNanos() - begun) * 1e-9;
+      const std::string tried =
+          nanos == kFirstTry ? "" : fmt::format("tried for {:.1f} s; the last try: ", seconds);
+      peer = WithPrefix(peer.status(),
+                        fmt::format("{} ({}): {}", task, network_->AddressOf(task), tried));
+    }
+    // The callbacks are gone when it returns: one may hold what holds this object, and must go
+    // before Stop returns.
+    again = Answer(task, std::move(peer));
+  }
   std::lock_guard lock(mutex_);
   if (--connecting_ == 0) connected_.notify_all();
 }
@@ -272,7 +291,7 @@ void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::s
   }
   WireMessage answer = StartMessage(DataKind::kAnswer, call);
   EncodeStatus(status, answer);
-  peer->Send(std::move(answer));
+  (void)peer->Send(std::move(answer));
 }
 
 void TaskPeers::Broken(net::Link& link, const absl::Status& reason) {
@@ -312,9 +331,14 @@ void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone
                       done = std::move(done)](absl::StatusOr<std::vector<Tensor>> given) mutable {
                        if (!given.ok()) {
                          done(given.status());
-                       } else {
+                         return;
+                       }
+                       try {
                          services_->OnControl(peer, method, std::move(fields), *std::move(given),
-                                              std::move(done));
+                                              done);
+                       } catch (...) {
+                         // No thread or no memory was left for it, and it was not begun.
+                         done(StatusFromCurrentException());
                        }
                      });
 }

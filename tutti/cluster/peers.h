@@ -70,16 +70,24 @@ class TaskPeers final : public net::LinkEvents, public ControlHandler {
   void Handle(ControlMethod method, ControlRequest request, ControlDone done) override;
 
  private:
+  struct Waiter {
+    GetDone done;
+    int64_t deadline = 0;  // each has its own patience, whoever asked first
+  };
   struct Slot {
     std::shared_ptr<Peer> peer;  // ready, or null
     bool reached = false;        // once
     bool connecting = false;
-    int64_t patience_nanos = 0;  // of the one who asked first
-    std::vector<GetDone> waiting;
+    std::vector<Waiter> waiting;
   };
 
   std::shared_ptr<Peer> PeerOf(net::Link& link);
   void Connect(const std::string& task);
+  // Until when one try may take: nobody who waits is answered late.
+  int64_t EndOfTry(const std::string& task, int64_t nanos) const;
+  // Answers all who wait, or, if another try may succeed, those whose time is over. Whether
+  // somebody waits on.
+  bool Answer(const std::string& task, absl::StatusOr<std::shared_ptr<Peer>> peer);
   absl::StatusOr<std::shared_ptr<Peer>> Reach(const std::string& task, int64_t deadline);
   void OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::string_view fields);
 

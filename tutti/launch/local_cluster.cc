@@ -77,6 +77,10 @@ void LocalCluster::Spawn(Task& task) {
                                     "--task",          std::to_string(task.index),
                                     "--devices",       std::to_string(options_.devices),
                                     "--start-seconds", std::to_string(options_.start_seconds)};
+  if (options_.cores > 0) {
+    words.emplace_back("--cores");
+    words.push_back(std::to_string(options_.cores));
+  }
   if (!options_.coordinator.empty()) {
     words.emplace_back("--coordinator");
     words.push_back(options_.coordinator);

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -227,34 +228,41 @@ TEST(TcpFaultsTest, AShortMessageIsSentEvenIfItsSenderLeavesAtOnce) {
   EXPECT_EQ(ranks[1]->WaitForShorts(1)[0].tag, (Tag{1, 3}));
 }
 
+// Two processes tell each other where they listen: each writes to the one pipe and reads the other.
+std::vector<std::string> ExchangeEndpoints(int rank, const std::string& own, int write_to,
+                                           int read_from) {
+  EXPECT_EQ(::write(write_to, own.data(), own.size()), ssize_t(own.size()));
+  char other[128];
+  const ssize_t size = ::read(read_from, other, sizeof other);
+  EXPECT_GT(size, 0);
+  std::vector<std::string> endpoints = {own,
+                                        std::string(other, size_t(std::max<ssize_t>(size, 0)))};
+  if (rank == 1) std::swap(endpoints[0], endpoints[1]);
+  return endpoints;
+}
+
 TEST(TcpFaultsTest, AKilledPeerIsNamed) {
-  auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 0, .size = 2}));
-  std::vector<std::string> endpoints = {transport->endpoint(), std::string(64, '\0')};
-  int ends[2];
-  ASSERT_EQ(pipe(ends), 0);
-  const Socket from(ends[0]), to(ends[1]);
+  int to_child[2], to_parent[2];
+  ASSERT_EQ(pipe(to_child), 0);
+  ASSERT_EQ(pipe(to_parent), 0);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // Sends without end. Each process opens its rank by itself: two that share the descriptors of
-    // one, its epoll among them, would take off each other's.
-    (void)transport.release();
-    auto mine = ValueOrThrow(TcpTransport::Listen({.rank = 1, .size = 2}));
-    endpoints[1] = mine->endpoint();
-    const auto size = static_cast<ssize_t>(endpoints[1].size());
-    if (write(to.fd(), endpoints[1].data(), endpoints[1].size()) != size) _exit(1);
-    if (!mine->Connect(endpoints).ok()) _exit(1);
+    // Sends without end.
+    auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 1, .size = 2}));
+    const auto endpoints = ExchangeEndpoints(1, transport->endpoint(), to_parent[1], to_child[0]);
+    if (!transport->Connect(endpoints).ok()) _exit(1);
     static std::vector<std::byte> data(1'000'000);
     Recorder* send = new Recorder;
-    mine->Send(0, {1, 1}, data, send);
+    transport->Send(0, {1, 1}, data, send);
     for (;;) {
-      mine->Progress();
-      mine->Wait(1'000'000);
+      transport->Progress();
+      transport->Wait(1'000'000);
     }
   }
-  const ssize_t length = read(from.fd(), endpoints[1].data(), endpoints[1].size());
-  ASSERT_GT(length, 0);
-  endpoints[1].resize(static_cast<size_t>(length));
+  auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 0, .size = 2}));
+  const auto endpoints = ExchangeEndpoints(0, transport->endpoint(), to_child[1], to_parent[0]);
+  for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(end);
   ASSERT_TRUE(transport->Connect(endpoints).ok());
   RankThread rank(std::move(transport));
   rank.Start();

@@ -85,6 +85,8 @@ QueuePeers::QueuePeers(const ParameterServers& servers)
     watch_ = std::thread([this] { WatchFailures(); });
     if (look_) look_thread_ = std::thread([this] { WatchWorkers(closing_.get_token()); });
   } catch (const std::system_error& error) {
+    closing_.request_stop();
+    if (watch_.joinable()) watch_.join();
     ThrowIfError(CannotStartThread("the thread that waits for failures of other workers",
                                    error.code().message()));
   }
@@ -195,6 +197,11 @@ std::vector<std::string> QueuePeers::Collect(std::string_view what, std::string_
                               "--start-timeout sets how long to wait",
                               what, missing, workers_, start_timeout_));
     }
+    if (letter.from < 1 || letter.from >= workers_) {
+      ThrowInvalidArgument(fmt::format(
+          "{}: a letter came from worker {}; expected 1 to {}: has every worker the same cluster?",
+          what, letter.from, workers_ - 1));
+    }
     if (letter.what != what) {
       ThrowInvalidArgument(
           fmt::format("worker {} is at \"{}\", worker 0 at \"{}\"; every worker must make the same "
@@ -248,6 +255,11 @@ void QueuePeers::Abort(Code code, std::string_view message) {
     if (!failure_.empty()) return;
     failure_code_ = code;
     failure_ = message;
+  }
+  // The servers never came: they would be waited for once more to tell it through them.
+  if (start_timeout_ > 0 && code == Code::kUnavailable) {
+    aborted_.request_stop();
+    return;
   }
   const std::vector<Feed> feeds = {{nodes_->from, Tensor::Scalar<int64_t>(int64_t(code))},
                                    {nodes_->what, BytesOf("failure")},
