@@ -115,7 +115,12 @@ void LocalCluster::Start(const std::string& task) {
 }
 
 void LocalCluster::Signal(const std::string& task, int signal) {
-  if (tasks_.at(task).pid > 0) kill(tasks_.at(task).pid, signal);
+  const pid_t pid = tasks_.at(task).pid;
+  if (pid <= 0) return;
+  kill(pid, signal);
+  // A stop takes effect a moment later.
+  siginfo_t stopped;
+  if (signal == SIGSTOP) waitid(P_PID, id_t(pid), &stopped, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 int LocalCluster::Reap(Task& task) {
