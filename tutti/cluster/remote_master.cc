@@ -143,16 +143,17 @@ void RemoteMaster::Run(MasterRunRequest&& request, RunDone done) {
         EncodeMasterRun(request, message);
       },
       [shared = shared_, done = std::move(done)](absl::StatusOr<PeerMessage> answer) {
-        absl::StatusOr<RunResponse> response = answer.ok()
-                                                   ? DecodeResponse(answer->fields, answer->tensors)
-                                                   : absl::StatusOr<RunResponse>(answer.status());
-        if (absl::IsNotFound(response.status())) {
+        absl::StatusOr<RunResponse> decoded = answer.ok()
+                                                  ? DecodeResponse(answer->fields, answer->tensors)
+                                                  : absl::StatusOr<RunResponse>(answer.status());
+        RunResponse response = decoded.ok() ? *std::move(decoded) : Failed(decoded.status());
+        if (absl::IsNotFound(response.status)) {
           // A run that Close has overtaken finds no session.
           std::lock_guard lock(shared->mutex);
-          if (!shared->closed.ok()) response = shared->closed;
+          if (!shared->closed.ok()) response = Failed(shared->closed);
         }
         // The session may go as soon as the caller has its answer.
-        done(response.ok() ? *std::move(response) : Failed(response.status()));
+        done(std::move(response));
         std::lock_guard lock(shared->mutex);
         --shared->open;
         shared->answered.notify_all();
