@@ -19,6 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr const char* kPs0 = "/job:ps/task:0";
+constexpr const char* kChief = "/job:chief/task:0";
 constexpr const char* kPs1 = "/job:ps/task:1";
 constexpr const char* kWorker = "/job:worker/task:0";
 
@@ -151,21 +152,22 @@ TEST_F(ProcessesTest, AQueueBetweenProducerAndConsumerOnDifferentTasks) {
     queue = FIFOQueue(graph, {{kFloat32, Shape{2}}}, {.capacity = 2}, "queue");
   }
   const Output x = Placeholder(graph, kFloat32, {2});
-  const Node* put = nullptr;
+  Output doubled;
   {
     DeviceScope on_producer(graph, "/job:worker/task:0");
-    const Output doubled = x * 2.0f;
-    put = Enqueue(queue, {doubled});
+    doubled = x * 2.0f;
   }
+  const Node* const put = Enqueue(queue, {doubled});
+  const Output element = Dequeue(queue)[0];
   Output taken;
   {
     DeviceScope on_consumer(graph, "/job:worker/task:1");
-    taken = Dequeue(queue)[0] + 1.0f;
+    taken = element + 1.0f;
   }
   Session producer(graph, {.target = cluster.target("/job:worker/task:0")});
   Session consumer(graph, {.target = cluster.target("/job:worker/task:1")});
   constexpr int kElements = 50;
-  std::thread puts([&] {
+  auto puts = std::async(std::launch::async, [&] {
     for (int i = 0; i < kElements; ++i) {
       producer.RunTargets({{x, Tensor::Of<float>({2}, {float(i), 1})}}, {put});
     }
@@ -174,7 +176,7 @@ TEST_F(ProcessesTest, AQueueBetweenProducerAndConsumerOnDifferentTasks) {
     EXPECT_EQ(consumer.Run(taken).ToString(),
               Tensor::Of<float>({2}, {2 * float(i) + 1, 3}).ToString());
   }
-  puts.join();
+  puts.get();
 }
 
 TEST_F(ProcessesTest, LargeTensorsCrossWhole) {
@@ -308,15 +310,26 @@ TEST_F(ProcessesTest, TasksEndInOrder) {
   EXPECT_EQ(FailureOf([&] { session.Run(y); }).code, Code::kUnavailable);
 }
 
+// Returns when a task has a link to another.
+void AwaitLink(LocalCluster& cluster, const std::string& from, const std::string& to) {
+  for (bool linked = false; !linked;) {
+    for (const TaskStatus& task : StatusesOf(cluster.target(from))) {
+      if (task.task != from) continue;
+      for (const auto& link : task.links) linked = linked || link.peer.starts_with(to);
+    }
+  }
+}
+
 TEST_F(ProcessesTest, TasksEndWithTheirCoordinator) {
-  LocalCluster cluster({.program = TUTTI_PROGRAM,
-                        .jobs = {{"chief", 1}, {"ps", 1}},
-                        .coordinator = "/job:chief/task:0"});
-  EXPECT_EQ(cluster.Terminate("/job:chief/task:0"), 0);
+  LocalCluster cluster(
+      {.program = TUTTI_PROGRAM, .jobs = {{"chief", 1}, {"ps", 1}}, .coordinator = kChief});
+  AwaitLink(cluster, kPs0, kChief);
+  EXPECT_EQ(cluster.Terminate(kChief), 0);
   EXPECT_EQ(cluster.Wait(kPs0), 0) << "the coordinator ended in good order";
-  cluster.Start("/job:chief/task:0");
+  cluster.Start(kChief);
   cluster.Start(kPs0);
-  cluster.Kill("/job:chief/task:0");
+  AwaitLink(cluster, kPs0, kChief);
+  cluster.Kill(kChief);
   EXPECT_EQ(cluster.Wait(kPs0), 1) << "the coordinator is lost";
 }
 

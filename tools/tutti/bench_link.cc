@@ -18,7 +18,7 @@
 #include "tutti/base/console.h"
 #include "tutti/base/status.h"
 #include "tutti/net/link/links.h"
-#include "tutti/net/port.h"
+#include "tutti/net/port/port.h"
 
 // Two processes and a link: this one asks, a child of it answers.
 namespace tutti::tools {

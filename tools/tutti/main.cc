@@ -15,7 +15,7 @@
 #include "tools/tutti/bench_checkpoint.h"
 #include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
-#include "tools/tutti/explain.h"
+#include "tools/tutti/explain/explain.h"
 #include "tools/tutti/models.h"
 #include "tools/tutti/plot/plot.h"
 #include "tools/tutti/predict.h"
@@ -204,6 +204,8 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--devices", serve.devices, "How many devices it has (1)")
       ->envname("TUTTI_DEVICES")
       ->check(CLI::Range(1, 1024));
+  server->add_option("--cores", serve.cores, "Cores of each device (an even share)")
+      ->check(CLI::Range(0, 4096));
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");

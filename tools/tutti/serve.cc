@@ -47,6 +47,7 @@ ServerOptions ReadOptions(const ServeOptions& options) {
     }
   }
   server.devices = options.devices;
+  server.cores_per_device = options.cores;
   server.bind = options.bind;
   server.insecure = options.insecure;
   server.start_seconds = options.start_seconds;

@@ -9,20 +9,12 @@
 #include "tutti/base/console.h"
 #include "tutti/cluster/cluster_file.h"
 #include "tutti/cluster/target.h"
+#include "tutti/topology/quantity.h"
 
 namespace tutti::tools {
 namespace {
 
-std::string Bytes(double bytes) {
-  constexpr double kStep = 1000;
-  const char* const units[] = {"B", "kB", "MB", "GB", "TB"};
-  size_t unit = 0;
-  while (bytes >= kStep && unit + 1 < std::size(units)) {
-    bytes /= kStep;
-    ++unit;
-  }
-  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.1f} {}", bytes, units[unit]);
-}
+using topology::FormatBytes;
 
 void PrintTask(const TaskStatus& task) {
   if (!task.error.empty()) {
@@ -30,7 +22,8 @@ void PrintTask(const TaskStatus& task) {
     return;
   }
   FormatTo(stdout, "{}  {}  incarnation {:016x}  up {:.1f} s  memory {}\n", task.task, task.address,
-           task.incarnation, double(task.uptime_nanos) / 1e9, Bytes(double(task.memory_bytes)));
+           task.incarnation, double(task.uptime_nanos) / 1e9,
+           FormatBytes(double(task.memory_bytes)));
   for (const DeviceInfo& device : task.devices) {
     FormatTo(stdout, "  device {}  {} core{}\n", device.name, device.cores,
              device.cores == 1 ? "" : "s");
@@ -39,8 +32,8 @@ void PrintTask(const TaskStatus& task) {
            task.registered_steps, task.refused_values);
   for (const TaskStatus::Link& link : task.links) {
     FormatTo(stdout, "  link to {}  sent {} in {} messages, received {} in {}\n", link.peer,
-             Bytes(double(link.bytes_sent)), link.messages_sent, Bytes(double(link.bytes_received)),
-             link.messages_received);
+             FormatBytes(double(link.bytes_sent)), link.messages_sent,
+             FormatBytes(double(link.bytes_received)), link.messages_received);
   }
   for (const TaskStatus::Step& step : task.steps) {
     FormatTo(stdout, "  runs step {} of {} for {:.3f} s{}{}\n", step.step, step.master,

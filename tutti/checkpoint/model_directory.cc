@@ -108,7 +108,8 @@ absl::StatusOr<ModelDirectory> ModelDirectory::Open(FileSystem& files, const std
   }
   ModelDirectory directory(files, path, std::move(lock));
   TUTTI_RETURN_IF_ERROR(directory.CheckWritable());
-  // Whoever is refused reads it; it is only for people, so a longer line of before does no harm.
+  // A job that is refused shows this line. The rest of a longer line of an earlier job may stay
+  // behind it: only the first line is read.
   const std::string line = owner + "\n";
   TUTTI_RETURN_IF_ERROR(directory.lock_.WriteAt(std::as_bytes(std::span(line)), 0));
   TUTTI_RETURN_IF_ERROR(directory.RemoveLeftovers());

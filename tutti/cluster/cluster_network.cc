@@ -6,8 +6,8 @@
 #include "tutti/cluster/grpc/control_server.h"
 #include "tutti/net/link/links.h"
 #include "tutti/net/link/shared_memory.h"
-#include "tutti/net/port.h"
 #include "tutti/net/port/dial.h"
+#include "tutti/net/port/port.h"
 
 namespace tutti {
 namespace {
@@ -40,12 +40,11 @@ absl::StatusOr<std::unique_ptr<ClusterNetwork>> ClusterNetwork::Make(Options opt
   state->options = std::move(options);
   TUTTI_ASSIGN_OR_RETURN(state->links, net::Links::Create({.identity = state->identity}, events));
   const Options& given = state->options;
-  if (!given.bind.empty() || given.listening_fd >= 0) {
+  if (!given.bind.empty()) {
     net::PortOptions port{.identity = state->identity,
+                          .bind = given.bind,
                           .advertised = given.advertised,
-                          .listening_fd = given.listening_fd,
                           .insecure = given.insecure};
-    if (!given.bind.empty()) port.bind = given.bind;
     TUTTI_ASSIGN_OR_RETURN(state->port, net::Port::Open(std::move(port)));
     state->address = state->port->address();
     state->server = std::make_unique<ControlServer>(handler);

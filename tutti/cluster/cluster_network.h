@@ -21,7 +21,6 @@ class ClusterNetwork final : public Network {
     // Where to listen, or "" for a client, which listens nowhere.
     std::string bind;
     std::string advertised;  // how others reach it; empty: what was bound
-    int listening_fd = -1;   // a socket that listens already, in place of `bind`
     bool insecure = false;   // listen beyond this host even without a token
   };
   // Nothing comes in before Start.

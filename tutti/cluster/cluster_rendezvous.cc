@@ -11,10 +11,10 @@ namespace {
 // this is for the first value between two tasks.
 constexpr int64_t kPatience = 5'000'000'000;  // nanoseconds
 
-void Push(Peer& peer, const SentValue& value) {
+absl::Status Push(Peer& peer, const SentValue& value) {
   WireMessage message = StartMessage(DataKind::kValue, 0);
   EncodeValue(value, message);
-  peer.Send(std::move(message));
+  return peer.Send(std::move(message));
 }
 
 }  // namespace
@@ -36,17 +36,14 @@ absl::Status ClusterRendezvous::Send(const std::string& key, Tensor value) {
   const std::string task(TaskOfDevice(destination));
   SentValue sent{id_, key, std::move(value)};
   if (const std::shared_ptr<Peer> peer = peers_->Find(task)) {
-    Push(*peer, sent);
-    return absl::OkStatus();
+    return Push(*peer, sent);
   }
   peers_->Get(task, kPatience,
               [self = weak_from_this(),
                sent = std::move(sent)](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
-                if (peer.ok()) {
-                  Push(**peer, sent);
-                } else if (const auto rendezvous = self.lock()) {
-                  rendezvous->Abort(peer.status());
-                }
+                const absl::Status status = peer.ok() ? Push(**peer, sent) : peer.status();
+                const auto rendezvous = status.ok() ? nullptr : self.lock();
+                if (rendezvous != nullptr) rendezvous->Abort(status);
               });
   return absl::OkStatus();
 }
@@ -56,15 +53,23 @@ void ClusterRendezvous::Receive(const std::string& key, Receiver receiver) {
     local_.Receive(key, std::move(receiver));
     return;
   }
+  const std::string task(TaskOfDevice(SourceOf(key)));
   {
     std::lock_guard lock(mutex_);
-    ++awaited_[std::string(TaskOfDevice(SourceOf(key)))];
+    ++awaited_[task];
   }
   local_.Receive(key,
                  [this, key, receiver = std::move(receiver)](absl::Status status, Tensor value) {
                    Arrived(key);
                    receiver(std::move(status), std::move(value));
                  });
+  absl::Status lost;
+  {
+    std::lock_guard lock(mutex_);
+    const auto it = lost_.find(task);
+    if (it != lost_.end() && awaited_.contains(task)) lost = it->second;
+  }
+  if (!lost.ok()) Abort(std::move(lost));
 }
 
 void ClusterRendezvous::Arrived(const std::string& key) {
@@ -117,6 +122,7 @@ std::string ClusterRendezvous::Awaited() const {
 void ClusterRendezvous::TaskLost(const std::string& task, const absl::Status& reason) {
   {
     std::lock_guard lock(mutex_);
+    lost_.emplace(task, reason);
     if (!awaited_.contains(task)) return;
   }
   Abort(reason);

@@ -32,7 +32,8 @@ class ClusterRendezvous final : public Rendezvous,
   const StepId& id() const { return id_; }
   // The tasks for whose values Recvs wait, "/job:ps/task:0, /job:ps/task:1".
   std::string Awaited() const;
-  // A task is gone: ends the step if a Recv waits for a value from there.
+  // A task is gone, and values that it sent may be: ends the step if a Recv waits for one from
+  // there, at this moment or later.
   void TaskLost(const std::string& task, const absl::Status& reason);
 
  private:
@@ -42,8 +43,8 @@ class ClusterRendezvous final : public Rendezvous,
   };
 
   bool IsHere(std::string_view device) const;
-  void Arrived(
-      const std::string& key);  // a value of another task reached its Recv, or an error did
+  // A value of another task reached its Recv, or an error did.
+  void Arrived(const std::string& key);
 
   const StepId id_;
   const std::shared_ptr<TaskPeers> peers_;
@@ -51,6 +52,7 @@ class ClusterRendezvous final : public Rendezvous,
   mutable std::mutex mutex_;
   std::unordered_map<std::string, Early> early_;     // values whose bytes count in a window
   std::map<std::string, int, std::less<>> awaited_;  // Recvs that wait, by the task they wait for
+  std::map<std::string, absl::Status> lost_;  // tasks that were lost during the step, and why
 };
 
 }  // namespace tutti

@@ -13,24 +13,6 @@ namespace {
 // A graph of more nodes is refused; training graphs have some thousands.
 constexpr int64_t kMostNodes = int64_t{1} << 22;
 
-uint64_t BytesOf(const std::vector<Tensor>& tensors) {
-  uint64_t bytes = 0;
-  for (const Tensor& tensor : tensors) bytes += tensor.bytes();
-  return bytes;
-}
-
-void Answer(Peer& peer, uint64_t call, const RunResponse& response) {
-  WireMessage message = StartMessage(DataKind::kAnswer, call);
-  EncodeResponse(response, message);
-  peer.Send(std::move(message));
-}
-
-void AnswerError(Peer& peer, uint64_t call, absl::Status status) {
-  RunResponse response;
-  response.status = std::move(status);
-  Answer(peer, call, response);
-}
-
 // Appends nodes that a client sent to its graph.
 absl::Status Grow(std::string_view bytes, const std::vector<Tensor>& tensors, Graph& graph) {
   TUTTI_RETURN_IF_ERROR(ParseSerializedNodes(bytes, tensors, graph.size(), &graph));
@@ -151,18 +133,18 @@ void MasterService::Extend(const std::shared_ptr<Peer>& client, std::string fiel
 }
 
 void MasterService::Run(const std::shared_ptr<Peer>& client, uint64_t call, PeerMessage message) {
-  client->Taken(BytesOf(message.tensors));
+  client->Taken(message.tensor_bytes());
   net::WireReader in(message.fields);
   const uint64_t number = in.U64();
   const std::shared_ptr<Session> session = Find(client.get(), number);
   if (!in.ok() || session == nullptr) {
-    AnswerError(*client, call, NotFound("there is no session {}", number));
+    client->AnswerError(call, NotFound("there is no session {}", number));
     return;
   }
   absl::StatusOr<MasterRunRequest> request =
       DecodeMasterRun(message.fields.substr(8), message.tensors);
   if (!request.ok()) {
-    AnswerError(*client, call, request.status());
+    client->AnswerError(call, request.status());
     return;
   }
   try {
@@ -171,7 +153,7 @@ void MasterService::Run(const std::shared_ptr<Peer>& client, uint64_t call, Peer
           RunNow(session, call, std::move(*kept));
         });
   } catch (...) {
-    AnswerError(*client, call, StatusFromCurrentException());
+    client->AnswerError(call, StatusFromCurrentException());
   }
 }
 
@@ -179,14 +161,13 @@ void MasterService::RunNow(const std::shared_ptr<Session>& session, uint64_t cal
                            MasterRunRequest request) {
   std::shared_lock lock(session->growing);
   if (!session->broken.ok()) {
-    AnswerError(*session->client, call, session->broken);
+    session->client->AnswerError(call, session->broken);
     return;
   }
   // The client is held, not the session: its destructor waits for this answer.
-  session->master->Run(std::move(request),
-                       [client = session->client, call](RunResponse&& response) {
-                         Answer(*client, call, response);
-                       });
+  session->master->Run(
+      std::move(request),
+      [client = session->client, call](RunResponse&& response) { client->Answer(call, response); });
 }
 
 void MasterService::Abort(const std::shared_ptr<Peer>& client, std::string_view fields,

@@ -61,6 +61,8 @@ const char* NameOf(ControlMethod method) {
   return "?";
 }
 
+uint64_t PeerMessage::tensor_bytes() const { return BytesOf(tensors); }
+
 WireMessage StartMessage(DataKind kind, uint64_t call) {
   WireMessage message;
   net::WireWriter out(&message.fields);
@@ -100,10 +102,25 @@ std::vector<net::Payload> PayloadsOf(std::vector<Tensor>& tensors) {
 
 }  // namespace
 
-void Peer::Send(WireMessage message) {
+absl::Status Peer::Send(WireMessage message) {
   std::vector<net::Payload> payloads = PayloadsOf(message.tensors);
   std::lock_guard lock(mutex_);
-  if (link_ != nullptr) link_->Send(std::move(message.fields), std::move(payloads));
+  if (link_ == nullptr) return status_;
+  link_->Send(std::move(message.fields), std::move(payloads));
+  return absl::OkStatus();
+}
+
+// Nobody waits for an answer that a broken link drops.
+void Peer::Answer(uint64_t call, const RunResponse& response) {
+  WireMessage message = StartMessage(DataKind::kAnswer, call);
+  EncodeResponse(response, message);
+  (void)Send(std::move(message));
+}
+
+void Peer::AnswerError(uint64_t call, absl::Status status) {
+  RunResponse response;
+  response.status = std::move(status);
+  Answer(call, response);
 }
 
 void Peer::Ask(DataKind kind, const std::function<void(WireMessage&)>& write, AnswerDone done) {
@@ -121,7 +138,7 @@ void Peer::Ask(DataKind kind, const std::function<void(WireMessage&)>& write, An
   }
   WireMessage message = StartMessage(kind, call);
   write(message);
-  Send(std::move(message));
+  (void)Send(std::move(message));  // OnBroken answers
 }
 
 void Peer::Call(ControlMethod method, WireMessage message, ControlDone done) {
@@ -145,7 +162,7 @@ void Peer::Call(ControlMethod method, WireMessage message, ControlDone done) {
   if (!message.tensors.empty()) {
     WireMessage beside = StartMessage(DataKind::kTensors, request.call);
     beside.tensors = std::move(message.tensors);
-    Send(std::move(beside));
+    (void)Send(std::move(beside));  // the call fails with the link
   }
   control->Call(method, std::move(request), std::move(done));
 }
@@ -155,11 +172,14 @@ void Peer::AwaitTensors(uint64_t call, uint64_t count, TensorsDone done) {
   if (count > 0) {
     std::lock_guard lock(mutex_);
     const auto it = tensors_.find(call);
-    if (it == tensors_.end() && link_ != nullptr) {
+    const bool twice = waiting_.contains(call);
+    if (it == tensors_.end() && link_ != nullptr && !twice) {
       waiting_[call] = {count, std::move(done)};
       return;
     }
-    if (it == tensors_.end()) {
+    if (twice) {
+      tensors = InvalidArgument("{} made two calls with the number {}", description_, call);
+    } else if (it == tensors_.end()) {
       tensors = status_;
     } else {
       tensors = std::move(it->second);
@@ -180,7 +200,9 @@ void Peer::OnTensors(uint64_t call, std::vector<Tensor> tensors) {
     std::lock_guard lock(mutex_);
     const auto it = waiting_.find(call);
     if (it == waiting_.end()) {
-      tensors_[call] = std::move(tensors);
+      const uint64_t bytes = BytesOf(tensors);
+      const bool first = tensors_.try_emplace(call, std::move(tensors)).second;
+      if (!first && link_ != nullptr) link_->Taken(bytes);
       return;
     }
     count = it->second.count;

@@ -32,6 +32,8 @@ enum class DataKind : uint8_t {
 struct PeerMessage {
   std::string_view fields;
   std::vector<Tensor> tensors;
+
+  uint64_t tensor_bytes() const;
 };
 
 // The start of a message on a link: kind, and number of the call that it belongs to (0: none).
@@ -53,8 +55,11 @@ class Peer {
   // Sends a request and gives its answer, on a thread of the link, or the error that the link broke
   // with. `write` appends the fields.
   void Ask(DataKind kind, const std::function<void(WireMessage&)>& write, AnswerDone done);
-  // Sends what has no answer, or is one. Dropped on a broken link.
-  void Send(WireMessage message);
+  // Sends what has no answer, or is one. On a broken link it is dropped, and the reason given.
+  absl::Status Send(WireMessage message);
+  // Answers a request of the peer that asked for a run.
+  void Answer(uint64_t call, const RunResponse& response);
+  void AnswerError(uint64_t call, absl::Status status);
   // A control call, with tensors over the link.
   void Call(ControlMethod method, WireMessage message, ControlDone done);
   // The tensors of a call of the peer: now or when they come.
@@ -63,8 +68,7 @@ class Peer {
   void Taken(uint64_t bytes);
   void Close(const absl::Status& reason);
 
-  // For TaskPeers, which hears of the link
-  // -----------------------------------------------------------
+  // For TaskPeers, which hears of the link.
 
   void set_control(std::shared_ptr<ControlChannel> control);
   bool has_control() const;

@@ -291,7 +291,7 @@ void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::s
   }
   WireMessage answer = StartMessage(DataKind::kAnswer, call);
   EncodeStatus(status, answer);
-  peer->Send(std::move(answer));
+  (void)peer->Send(std::move(answer));
 }
 
 void TaskPeers::Broken(net::Link& link, const absl::Status& reason) {
@@ -331,9 +331,14 @@ void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone
                       done = std::move(done)](absl::StatusOr<std::vector<Tensor>> given) mutable {
                        if (!given.ok()) {
                          done(given.status());
-                       } else {
+                         return;
+                       }
+                       try {
                          services_->OnControl(peer, method, std::move(fields), *std::move(given),
-                                              std::move(done));
+                                              done);
+                       } catch (...) {
+                         // No thread or no memory was left for it, and it was not begun.
+                         done(StatusFromCurrentException());
                        }
                      });
 }

@@ -146,6 +146,11 @@ void RemoteMaster::Run(MasterRunRequest&& request, RunDone done) {
         absl::StatusOr<RunResponse> response = answer.ok()
                                                    ? DecodeResponse(answer->fields, answer->tensors)
                                                    : absl::StatusOr<RunResponse>(answer.status());
+        if (absl::IsNotFound(response.status())) {
+          // A run that Close has overtaken finds no session.
+          std::lock_guard lock(shared->mutex);
+          if (!shared->closed.ok()) response = shared->closed;
+        }
         // The session may go as soon as the caller has its answer.
         done(response.ok() ? *std::move(response) : Failed(response.status()));
         std::lock_guard lock(shared->mutex);

@@ -239,6 +239,10 @@ std::vector<TaskStatus> Server::ClusterStatus() const {
   return member_->services->ClusterStatus();
 }
 
+TaskStatus Server::StatusOf(const std::string& task) const {
+  return member_->services->StatusOf(task);
+}
+
 void Server::Join() {
   std::unique_lock lock(waiting_->mutex);
   waiting_->changed.wait(lock, [this] { return waiting_->stopped; });

@@ -91,6 +91,8 @@ class Server {
   void Stop();
   // What the tasks of the cluster tell of themselves, those that do not answer included.
   std::vector<TaskStatus> ClusterStatus() const;
+  // The same of one task, "/job:ps/task:0". REQUIRES: there is a cluster.
+  TaskStatus StatusOf(const std::string& task) const;
 
   // What runs the steps of a session that is attached.
   std::unique_ptr<Master> MakeMaster(const CompileOptions& options) const;

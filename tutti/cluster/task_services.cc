@@ -152,26 +152,22 @@ TaskStatus TaskServices::Status() const {
   return status;
 }
 
+TaskStatus TaskServices::StatusOf(const std::string& task) const {
+  if (task == options_.peers->self().task) return Status();
+  const absl::StatusOr<std::string> reply =
+      Ask(*options_.peers, task, ControlMethod::kTaskStatus, "");
+  absl::StatusOr<TaskStatus> status =
+      reply.ok() ? DecodeTaskStatus(*reply) : absl::StatusOr<TaskStatus>(reply.status());
+  if (status.ok()) return *std::move(status);
+  TaskStatus away;
+  away.task = task;
+  away.error = MessageOf(status.status());
+  return away;
+}
+
 std::vector<TaskStatus> TaskServices::ClusterStatus() const {
   std::vector<TaskStatus> statuses;
-  for (const std::string& task : options_.tasks) {
-    if (task == options_.peers->self().task) {
-      statuses.push_back(Status());
-      continue;
-    }
-    const absl::StatusOr<std::string> reply =
-        Ask(*options_.peers, task, ControlMethod::kTaskStatus, "");
-    absl::StatusOr<TaskStatus> status =
-        reply.ok() ? DecodeTaskStatus(*reply) : absl::StatusOr<TaskStatus>(reply.status());
-    if (status.ok()) {
-      statuses.push_back(*std::move(status));
-    } else {
-      TaskStatus away;
-      away.task = task;
-      away.error = MessageOf(status.status());
-      statuses.push_back(std::move(away));
-    }
-  }
+  for (const std::string& task : options_.tasks) statuses.push_back(StatusOf(task));
   return statuses;
 }
 

@@ -46,7 +46,10 @@ class TaskServices final : public Services {
   void OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) override;
 
   TaskStatus Status() const;
-  // Asks all tasks. May take as long as a task that does not answer is tried: on a thread that may.
+  // Of a task of the cluster, this one or another; one that does not answer has an error. May take
+  // as long as a task that does not answer is tried: on a thread that may.
+  TaskStatus StatusOf(const std::string& task) const;
+  // Of all tasks, one after the other.
   std::vector<TaskStatus> ClusterStatus() const;
   // Forgets the variables and queues of a container on all tasks.
   absl::Status ResetAll(const std::string& container) const;

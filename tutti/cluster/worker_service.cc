@@ -7,28 +7,6 @@
 #include "tutti/net/wire.h"
 
 namespace tutti {
-namespace {
-
-uint64_t BytesOf(const std::vector<Tensor>& tensors) {
-  uint64_t bytes = 0;
-  for (const Tensor& tensor : tensors) bytes += tensor.bytes();
-  return bytes;
-}
-
-void Answer(Peer& peer, uint64_t call, const RunResponse& response) {
-  WireMessage message = StartMessage(DataKind::kAnswer, call);
-  EncodeResponse(response, message);
-  peer.Send(std::move(message));
-}
-
-void AnswerError(Peer& peer, uint64_t call, absl::Status status) {
-  RunResponse response;
-  response.status = std::move(status);
-  Answer(peer, call, response);
-}
-
-}  // namespace
-
 WorkerService::WorkerService(std::shared_ptr<LocalWorker> worker) : worker_(std::move(worker)) {}
 WorkerService::~WorkerService() {
   std::unique_lock lock(mutex_);
@@ -38,11 +16,12 @@ WorkerService::~WorkerService() {
 std::shared_ptr<WorkerService::Account> WorkerService::AccountOf(
     const std::shared_ptr<Peer>& master) {
   std::lock_guard lock(mutex_);
-  auto& account = accounts_[master.get()];
-  if (account == nullptr) {
-    account = std::make_shared<Account>();
-    account->master = master;
-  }
+  if (const auto it = accounts_.find(master.get()); it != accounts_.end()) return it->second;
+  auto account = std::make_shared<Account>();
+  account->master = master;
+  account->lost = master->status();
+  // PeerLost may have come already; nobody would close an account that is opened after it.
+  if (account->lost.ok()) accounts_.emplace(master.get(), account);
   return account;
 }
 
@@ -75,12 +54,12 @@ absl::Status WorkerService::CheckRun(Account& account, const RunRequest& request
 }
 
 void WorkerService::Run(const std::shared_ptr<Peer>& master, uint64_t call, PeerMessage message) {
-  master->Taken(BytesOf(message.tensors));
+  master->Taken(message.tensor_bytes());
   const std::shared_ptr<Account> account = AccountOf(master);
   absl::StatusOr<RunRequest> request = DecodeRun(message.fields, message.tensors);
   absl::Status status = request.ok() ? CheckRun(*account, *request) : request.status();
   if (!status.ok()) {
-    AnswerError(*master, call, std::move(status));
+    master->AnswerError(call, std::move(status));
     return;
   }
   RunNow(account, call, *std::move(request));
@@ -97,7 +76,7 @@ void WorkerService::RunNow(const std::shared_ptr<Account>& account, uint64_t cal
       lost = !account->lost.ok();
     }
     if (response.trace != nullptr) response.trace->answer_nanos = NowNanos();
-    Answer(*account->master, call, response);
+    account->master->Answer(call, response);
     if (lost) worker_->CleanUp(id);
     std::lock_guard lock(mutex_);
     if (--open_runs_ == 0) ended_.notify_all();
@@ -105,7 +84,7 @@ void WorkerService::RunNow(const std::shared_ptr<Account>& account, uint64_t cal
 }
 
 void WorkerService::Value(const std::shared_ptr<Peer>& from, PeerMessage message) {
-  const uint64_t bytes = BytesOf(message.tensors);
+  const uint64_t bytes = message.tensor_bytes();
   absl::StatusOr<SentValue> value = DecodeValue(message.fields, message.tensors);
   if (!value.ok()) {
     from->Close(WithPrefix(value.status(), from->description() + " sent "));

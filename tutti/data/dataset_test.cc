@@ -117,6 +117,29 @@ TEST(Dataset, GoesOnFromAStep) {
   EXPECT_TRUE(AllOf(dataset, int64_t{1} << 60).empty());
 }
 
+// Batches of 4 until position 12, then of 5: no sample twice, none left out, and each knows its
+// place in its own batch.
+TEST(Dataset, GoesOnFromAPositionInBatchesOfAnotherSize) {
+  const Dataset dataset = Counted(20).Shuffle(5).Repeat();
+  std::vector<int64_t> expected;
+  for (const auto& batch : AllOf(Counted(20).Shuffle(5).Repeat(2).Batch(1))) {
+    expected.insert(expected.end(), batch.begin(), batch.end());
+  }
+  for (const int worker : {0, 1}) {
+    const auto reader = dataset.Batch(5).Shard(worker, 2).ReadFrom(12);
+    for (int64_t begin = 12; begin < 27; begin += 5) {
+      Minibatch batch;
+      ASSERT_TRUE(reader->Next(&batch));
+      const int64_t first = worker == 0 ? 0 : 2, last = worker == 0 ? 2 : 5;
+      EXPECT_EQ(batch.position % 5, first);
+      EXPECT_EQ(
+          ValuesOf(batch.columns.at("n")),
+          std::vector<int64_t>(expected.begin() + begin + first, expected.begin() + begin + last));
+    }
+  }
+  EXPECT_THROW(dataset.ReadFrom(-1), Error);
+}
+
 TEST(Dataset, PrefetchGivesTheSameBatches) {
   const Dataset dataset = Counted(100).Shuffle(9).Repeat(3).Batch(7);
   EXPECT_EQ(AllOf(dataset.Prefetch(3)), AllOf(dataset));

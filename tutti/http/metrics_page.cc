@@ -10,6 +10,7 @@
 
 #include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 
 namespace tutti::http {
 namespace {
@@ -55,10 +56,10 @@ class HttplibPage final : public MetricsPage {
           "cannot serve metrics at {}:{}: the port is taken or the address is not of this host",
           options_.host, options_.port);
     }
-    thread_ = std::thread([this] {
-      server_.listen_after_bind();
-      ended_ = true;
-    });
+    TUTTI_ASSIGN_OR_RETURN(thread_, StartThread("the thread that serves metrics", [this] {
+                             server_.listen_after_bind();
+                             ended_ = true;
+                           }));
     // stop() does nothing before the thread has begun to accept.
     while (!server_.is_running() && !ended_) std::this_thread::yield();
     if (ended_) return Unavailable("cannot serve metrics at {}: it ended at once", address());

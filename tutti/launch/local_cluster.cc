@@ -77,6 +77,10 @@ void LocalCluster::Spawn(Task& task) {
                                     "--task",          std::to_string(task.index),
                                     "--devices",       std::to_string(options_.devices),
                                     "--start-seconds", std::to_string(options_.start_seconds)};
+  if (options_.cores > 0) {
+    words.emplace_back("--cores");
+    words.push_back(std::to_string(options_.cores));
+  }
   if (!options_.coordinator.empty()) {
     words.emplace_back("--coordinator");
     words.push_back(options_.coordinator);
@@ -111,7 +115,12 @@ void LocalCluster::Start(const std::string& task) {
 }
 
 void LocalCluster::Signal(const std::string& task, int signal) {
-  if (tasks_.at(task).pid > 0) kill(tasks_.at(task).pid, signal);
+  const pid_t pid = tasks_.at(task).pid;
+  if (pid <= 0) return;
+  kill(pid, signal);
+  // A stop takes effect a moment later.
+  siginfo_t stopped;
+  if (signal == SIGSTOP) waitid(P_PID, id_t(pid), &stopped, WSTOPPED | WEXITED | WNOWAIT);
 }
 
 int LocalCluster::Reap(Task& task) {

@@ -12,6 +12,7 @@ struct LocalClusterOptions {
   std::map<std::string, int> jobs;  // how many tasks each has: {{"ps", 2}, {"worker", 1}}
   std::string not_started = {};     // a job whose tasks the caller is itself
   int devices = 1;                  // of every task
+  int cores = 0;                    // of every device; 0: an even share
   double start_seconds = 20;        // as in ServerOptions
   std::string coordinator = {};     // as in ServerOptions
 };

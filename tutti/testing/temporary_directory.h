@@ -19,7 +19,7 @@ class TemporaryDirectory {
   explicit TemporaryDirectory(Place place = kDisk) {
     const bool memory = place == kMemory && ::access("/dev/shm", W_OK) == 0;
     std::string pattern =
-        (memory ? "/dev/shm/" : ::testing::TempDir()) + std::string("tutti-test-XXXXXX");
+        (memory ? "/dev/shm/" : ::testing::TempDir()) + std::string("test-directory-XXXXXX");
     path_ = ::mkdtemp(pattern.data());
   }
   ~TemporaryDirectory() {

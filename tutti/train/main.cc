@@ -52,6 +52,10 @@ void CatchStopSignals() {
 
 // The flags of every strategy; one that several have is there once.
 void AddStrategyFlags(std::map<std::string, std::string>& values, Flags& flags) {
+  std::map<std::string, std::vector<std::string>> users;  // strategies, by flag
+  for (const StrategyDef* def : AllStrategies()) {
+    for (const StrategyFlag& flag : def->flags) users[flag.name].push_back(def->name);
+  }
   std::set<std::string> added;
   for (const StrategyDef* def : AllStrategies()) {
     for (const StrategyFlag& flag : def->flags) {
@@ -59,7 +63,8 @@ void AddStrategyFlags(std::map<std::string, std::string>& values, Flags& flags) 
       std::string* value = &values.try_emplace(flag.name, flag.initial).first->second;
       const std::string choices =
           flag.choices.empty() ? "" : fmt::format(": {}", fmt::join(flag.choices, ", "));
-      flags.Add(flag.name, value, fmt::format("{}{}; with {}", flag.help, choices, def->name),
+      flags.Add(flag.name, value,
+                fmt::format("{}{}; with {}", flag.help, choices, fmt::join(users[flag.name], ", ")),
                 [&flag](std::string_view text, std::string* expected) {
                   return CheckedFlag(flag, text, expected);
                 });

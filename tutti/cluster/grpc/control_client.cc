@@ -47,7 +47,7 @@ class ControlClient::State::Channel final : public ControlChannel {
     arguments.SetMaxReceiveMessageSize(-1);
     arguments.SetMaxSendMessageSize(-1);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMillis);
-    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveMillis);
+    arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepAliveTimeoutMillis);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
     arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     PrepareForGrpc(fd);

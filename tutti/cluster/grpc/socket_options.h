@@ -18,7 +18,9 @@ inline void PrepareForGrpc(int fd) {
   fcntl(fd, F_SETFD, FD_CLOEXEC);
 }
 
-// Pings while nothing is called, so that a process that stopped is noticed within 2 s.
+// Pings while nothing is called, so that a process that stopped is noticed within 4 s; on a host
+// with many more threads than cores a healthy one may take a second to answer.
 inline constexpr int kKeepAliveMillis = 1000;
+inline constexpr int kKeepAliveTimeoutMillis = 3000;
 
 }  // namespace tutti

@@ -30,18 +30,21 @@ const std::string kB = "/job:ps/task:0";
 
 std::string TextOf(const absl::Status& status) { return std::string(MessageOf(status)); }
 
+// Of a process that is busy with large payloads on a host that is busy, too.
+constexpr double kPatience = 30;
+
 // Two processes -----------------------------------------------------------------------------------
 
 class LinkProcessTest : public testing::TestWithParam<bool> {
  protected:
   // Forks task B, which answers every message, before this process has threads.
-  void Fork() {
+  void Fork(double silence_seconds) {
     Socket listening = ValueOrThrow(Listen(ValueOrThrow(Resolve({"127.0.0.1", 0})).front()));
     address_ = ToString(ValueOrThrow(LocalAddress(listening.fd())));
     child_ = fork();
     ASSERT_GE(child_, 0);
     if (child_ == 0) {
-      TestNode b(kB, 2, Edit(), listening.Release(), [](Recorder* events) {
+      TestNode b(kB, 2, Edit(silence_seconds), listening.Release(), [](Recorder* events) {
         events->CallOnReceived([](Link& link, std::string_view header, const auto& payloads) {
           link.Send("answer to " + std::string(header), payloads);
         });
@@ -49,10 +52,10 @@ class LinkProcessTest : public testing::TestWithParam<bool> {
       while (true) pause();
     }
   }
-  static std::function<void(LinksOptions*)> Edit() {
-    return [](LinksOptions* options) {
+  static std::function<void(LinksOptions*)> Edit(double silence_seconds) {
+    return [silence_seconds](LinksOptions* options) {
       options->shared_memory = GetParam();
-      options->silence_seconds = 1;
+      options->silence_seconds = silence_seconds;
     };
   }
   void TearDown() override {
@@ -68,13 +71,13 @@ INSTANTIATE_TEST_SUITE_P(Kinds, LinkProcessTest, testing::Bool(),
                          [](const auto& info) { return info.param ? "SharedMemory" : "Tcp"; });
 
 TEST_P(LinkProcessTest, MessagesCrossAndAKilledPeerIsNamed) {
-  Fork();
-  TestNode a(kA, 1, Edit());
+  Fork(kPatience);
+  TestNode a(kA, 1, Edit(kPatience));
   const auto link = a.links->To(kB, address_);
   const std::string large(20 << 20, 'x');
   link->Send("one", {PayloadOf(large)});
   link->Send("two", {PayloadOf("small")});
-  ASSERT_TRUE(a.events.WaitForMessages(2));
+  ASSERT_TRUE(a.events.WaitForMessages(2)) << a.events.WaitForEnd();
   EXPECT_EQ(a.events.messages[0].header, "answer to one");
   EXPECT_TRUE(a.events.messages[0].payloads[0] == large);
   EXPECT_EQ(a.events.messages[1].payloads[0], "small");
@@ -87,8 +90,8 @@ TEST_P(LinkProcessTest, MessagesCrossAndAKilledPeerIsNamed) {
 }
 
 TEST_P(LinkProcessTest, AStoppedPeerIsNoticed) {
-  Fork();
-  TestNode a(kA, 1, Edit());
+  Fork(1);
+  TestNode a(kA, 1, Edit(1));
   a.links->To(kB, address_)->Send("one", {});
   ASSERT_TRUE(a.events.WaitForMessages(1));
   kill(child_, SIGSTOP);
@@ -191,7 +194,8 @@ TEST_F(LinkBadFramesTest, HalfAFrame) {
   Open();
   Write(EncodeFrame(FrameKind::kMessage, 1, "header").substr(0, 30));
   socket_.Close();
-  ExpectEnd(absl::StatusCode::kUnavailable, "closed the connection");
+  // It is a reset where the socket had bytes that nobody read.
+  ExpectEnd(absl::StatusCode::kUnavailable, "connection");
   EXPECT_TRUE(a_.events.messages.empty());
 }
 

@@ -11,7 +11,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/net/link/links.h"
-#include "tutti/net/port.h"
+#include "tutti/net/port/port.h"
 
 namespace tutti::net {
 

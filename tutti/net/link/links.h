@@ -10,7 +10,7 @@
 #include "tutti/net/handshake.h"
 #include "tutti/net/link/link.h"
 #include "tutti/net/link/shared_memory.h"
-#include "tutti/net/port.h"
+#include "tutti/net/port/port.h"
 
 namespace tutti::net {
 

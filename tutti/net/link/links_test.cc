@@ -272,10 +272,11 @@ TEST(Links, APayloadMayBeSentBack) {
     });
   });
   a.To(b, kB)->Send("x", {PayloadOf(RandomBytes(1 << 20, 5))});
-  ASSERT_TRUE(a.events.WaitForMessages(1));
-  EXPECT_TRUE(a.events.messages[0].payloads[0] == RandomBytes(1 << 20, 5));
+  // What was sent too late may still come until the end.
   EXPECT_EQ(a.events.WaitForEnd().code(), absl::StatusCode::kCancelled);
   EXPECT_EQ(b.events.WaitForEnd().code(), absl::StatusCode::kCancelled);
+  ASSERT_FALSE(a.events.messages.empty());
+  EXPECT_TRUE(a.events.messages[0].payloads[0] == RandomBytes(1 << 20, 5));
 }
 
 TEST(Links, ANameIsLookedUp) {

@@ -6,6 +6,7 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -109,13 +110,15 @@ void SharedMemory::State::GiveBack(Free block) {
 }
 
 void SharedMemory::State::Shrink(uint64_t limit, std::vector<Free>* gone) {
-  // The largest first: few calls for many bytes.
+  // The largest first: few calls for many bytes. A slab goes as a whole, since its region does.
+  std::set<uint32_t> begun;
   for (auto entry = free.rbegin(); entry != free.rend() && idle > limit; ++entry) {
     std::vector<Free>& blocks = entry->second;
     std::erase_if(blocks, [&](Free& block) {
-      if (idle <= limit) return false;
+      if (idle <= limit && !begun.contains(block.region->id)) return false;
       const auto slab = slabs.find(block.region->id);
       if (slab != slabs.end() && slab->second.free < slab->second.blocks) return false;
+      if (slab != slabs.end()) begun.insert(block.region->id);
       idle -= block.bytes.size();
       gone->push_back(std::move(block));
       return true;

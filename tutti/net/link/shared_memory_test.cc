@@ -159,7 +159,9 @@ TEST(SharedMemory, RegionsComeAndGo) {
     std::memset(block.bytes.data(), i, block.bytes.size());
     link->Send("x", {{block.bytes, std::move(block.owner)}});
     ASSERT_TRUE(b.events.WaitForMessages(static_cast<size_t>(i) + 1));
-    EXPECT_EQ(b.events.messages.back().payloads[0][1000], static_cast<char>(i));
+    const char got =
+        b.events.Locked<char>([&] { return b.events.messages.back().payloads[0][1000]; });
+    EXPECT_EQ(got, static_cast<char>(i));
     a.links->memory()->Trim();
   }
 }

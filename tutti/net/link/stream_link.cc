@@ -184,8 +184,6 @@ void StreamLink::OnReadable() {
   last_heard_ = context_->loop->now();
   const absl::StatusOr<Inbox::Result> result =
       inbox_.Read(socket_.fd(), context_->scratch, kReadBurst);
-  received_messages_.store(inbox_.messages(), std::memory_order_relaxed);
-  received_bytes_.store(inbox_.bytes(), std::memory_order_relaxed);
   if (state() == State::kBroken) return;
   if (closed_by_peer_) return Break(close_reason_);
   if (!result.ok()) {
@@ -261,6 +259,9 @@ absl::Status StreamLink::Place(std::string_view header, std::span<const uint64_t
 }
 
 absl::Status StreamLink::OnMessage(std::string_view header, std::vector<Payload> payloads) {
+  // Before it is told: who hears of a message finds it counted.
+  received_messages_.store(inbox_.messages(), std::memory_order_relaxed);
+  received_bytes_.store(inbox_.bytes(), std::memory_order_relaxed);
   context_->events->Received(*this, header, std::move(payloads));
   return absl::OkStatus();
 }

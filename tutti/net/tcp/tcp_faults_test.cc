@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
@@ -227,31 +228,43 @@ TEST(TcpFaultsTest, AShortMessageIsSentEvenIfItsSenderLeavesAtOnce) {
   EXPECT_EQ(ranks[1]->WaitForShorts(1)[0].tag, (Tag{1, 3}));
 }
 
+// Two processes tell each other where they listen: each writes to the one pipe and reads the other.
+std::vector<std::string> ExchangeEndpoints(int rank, const std::string& own, int write_to,
+                                           int read_from) {
+  EXPECT_EQ(::write(write_to, own.data(), own.size()), ssize_t(own.size()));
+  char other[128];
+  const ssize_t size = ::read(read_from, other, sizeof other);
+  EXPECT_GT(size, 0);
+  std::vector<std::string> endpoints = {own,
+                                        std::string(other, size_t(std::max<ssize_t>(size, 0)))};
+  if (rank == 1) std::swap(endpoints[0], endpoints[1]);
+  return endpoints;
+}
+
 TEST(TcpFaultsTest, AKilledPeerIsNamed) {
-  std::vector<std::unique_ptr<TcpTransport>> transports;
-  std::vector<std::string> endpoints;
-  for (int rank = 0; rank < 2; ++rank) {
-    transports.push_back(ValueOrThrow(TcpTransport::Listen({.rank = rank, .size = 2})));
-    endpoints.push_back(transports.back()->endpoint());
-  }
+  int to_child[2], to_parent[2];
+  ASSERT_EQ(pipe(to_child), 0);
+  ASSERT_EQ(pipe(to_parent), 0);
   const pid_t child = fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    // Sends without end. Rank 0 belongs to the other process, which shares its descriptors: what is
-    // taken off here would be taken off there.
-    (void)transports[0].release();
-    if (!transports[1]->Connect(endpoints).ok()) _exit(1);
+    // Sends without end.
+    auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 1, .size = 2}));
+    const auto endpoints = ExchangeEndpoints(1, transport->endpoint(), to_parent[1], to_child[0]);
+    if (!transport->Connect(endpoints).ok()) _exit(1);
     static std::vector<std::byte> data(1'000'000);
     Recorder* send = new Recorder;
-    transports[1]->Send(0, {1, 1}, data, send);
+    transport->Send(0, {1, 1}, data, send);
     for (;;) {
-      transports[1]->Progress();
-      transports[1]->Wait(1'000'000);
+      transport->Progress();
+      transport->Wait(1'000'000);
     }
   }
-  transports[1].reset();
-  ASSERT_TRUE(transports[0]->Connect(endpoints).ok());
-  RankThread rank(std::move(transports[0]));
+  auto transport = ValueOrThrow(TcpTransport::Listen({.rank = 0, .size = 2}));
+  const auto endpoints = ExchangeEndpoints(0, transport->endpoint(), to_child[1], to_parent[0]);
+  for (const int end : {to_child[0], to_child[1], to_parent[0], to_parent[1]}) close(end);
+  ASSERT_TRUE(transport->Connect(endpoints).ok());
+  RankThread rank(std::move(transport));
   rank.Start();
   std::vector<std::byte> received(1'000'000);
   Recorder receive, never;

@@ -43,7 +43,8 @@ Session MakeOnCluster(const Graph& graph, const SessionOptions& options) {
   auto cluster = std::make_unique<LocalCluster>(
       LocalClusterOptions{.program = TUTTI_PROGRAM,
                           .jobs = {{options.job, options.task + 1}, {"other", 1}},
-                          .devices = options.devices});
+                          .devices = options.devices,
+                          .cores = options.cores_per_device});
   const std::string home = "/job:" + options.job + "/task:" + std::to_string(options.task);
   auto master = ValueOrThrow(
       MasterAtTarget({.target = cluster->target(home), .token = {}, .start_seconds = 20},

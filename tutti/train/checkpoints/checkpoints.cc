@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 
 #include "tutti/base/clock.h"
@@ -18,6 +19,7 @@
 #include "tutti/checkpoint/register.h"
 #include "tutti/graph/ops/checkpoint.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/train/metrics/metric_states.h"
 
 namespace tutti {
 namespace {
@@ -231,10 +233,9 @@ void Checkpoints::NoteMetrics(int64_t step, const std::map<std::string, double>&
   if (!directory_ || config_.keep_best.empty()) return;
   Wait();
   const auto metric = metrics.find(config_.keep_best);
-  if (metric == metrics.end() || saved_ != step) return;
+  if (metric == metrics.end() || std::isnan(metric->second) || saved_ != step) return;
   const auto before = checkpoint::ReadBest(Files(), path_);
-  const bool smaller = config_.keep_best == "loss" || config_.keep_best.ends_with("error") ||
-                       config_.keep_best.ends_with("rmse");
+  const bool smaller = SmallerIsBetter(config_.keep_best);
   if (before.ok() && *before && (*before)->metric == config_.keep_best &&
       (smaller ? (*before)->value <= metric->second : (*before)->value >= metric->second)) {
     return;

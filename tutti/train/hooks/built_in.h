@@ -31,8 +31,8 @@ std::shared_ptr<Hook> MakeEvaluationHook(const RunConfig& config,
                                          std::function<Metrics()> evaluate);
 
 // Ends the training when a metric has not become better in so many evaluations: --early-stop.
-// Metrics called loss, rmse, or error at the end are better when they are smaller, others when they
-// are larger. Throws Error for a malformed text.
+// The metric's name tells what is better (SmallerIsBetter, metrics/metric_states.h). Throws Error
+// for a malformed text.
 std::shared_ptr<Hook> MakeEarlyStopHook(const RunConfig& config);
 
 // What an evaluation, a step, a save leaves for TensorBoard and metrics.jsonl in --model-dir

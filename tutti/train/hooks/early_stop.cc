@@ -2,18 +2,13 @@
 
 #include <charconv>
 #include <cmath>
-#include <string_view>
 
 #include "tutti/base/status.h"
 #include "tutti/train/hooks/built_in.h"
+#include "tutti/train/metrics/metric_states.h"
 
 namespace tutti {
 namespace {
-
-bool SmallerIsBetter(std::string_view metric) {
-  return metric.ends_with("loss") || metric.ends_with("rmse") || metric.ends_with("error") ||
-         metric.starts_with("bits_per");
-}
 
 std::string NamesOf(const Metrics& metrics) {
   std::string names;

@@ -42,6 +42,11 @@ void CheckMetric(const std::string& name, const Metric& metric) {
 
 }  // namespace
 
+bool SmallerIsBetter(std::string_view metric) {
+  return metric.ends_with("loss") || metric.ends_with("rmse") || metric.ends_with("error") ||
+         metric.starts_with("bits_per");
+}
+
 MetricStates::MetricStates(std::map<std::string, Metric> metrics) {
   for (auto& [name, metric] : metrics) {
     CheckMetric(name, metric);

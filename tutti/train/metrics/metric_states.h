@@ -4,6 +4,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "tutti/tensor/tensor.h"
@@ -11,6 +12,10 @@
 #include "tutti/train/strategies/peers.h"
 
 namespace tutti {
+
+// Is a smaller value of the metric of this name better? So it is for names that end in "loss",
+// "rmse" or "error", and for those that begin with "bits_per".
+bool SmallerIsBetter(std::string_view metric);
 
 // The named metrics of a model: which outputs of its graph they need, and their states over the
 // batches that were added. A copy starts from the same states.

@@ -139,7 +139,9 @@ TEST_F(RegistryTest, HelpHasStrategiesAndTheirFlags) {
   EXPECT_EQ(ended.code, 0);
   EXPECT_THAT(ended.out,
               HasSubstr("how training is spread: allreduce (workers that sum their gradients), "
-                        "local (one process), served (with a server)"));
+                        "local (one process), mirrored:N ("));
+  EXPECT_THAT(ended.out, HasSubstr("), served (with a server)"));
+  EXPECT_THAT(ended.out, HasSubstr("; with ps-async, ps-ssp, ps-sync (1048576)"));
   EXPECT_THAT(ended.out, HasSubstr("how fast: slow, fast; with served (slow)"));
   EXPECT_THAT(ended.out,
               HasSubstr("how float32 gradients travel: as-is, bfloat16, float16; with allreduce"));
@@ -161,7 +163,7 @@ TEST_F(RegistryTest, MainKnowsRoles) {
                                         "task": {"type": "worker", "index": 0}})");
   EXPECT_EQ(crowded.code, 2);
   EXPECT_THAT(crowded.err, HasSubstr("TF_CONFIG has 2 tasks that train, but --strategy is local; "
-                                     "use one of allreduce, served"));
+                                     "use one of allreduce, ps-async, ps-ssp, ps-sync, served"));
 }
 
 TEST_F(RegistryTest, SaysThatAFlagOfAnotherStrategyIsNotUsed) {

@@ -74,11 +74,9 @@ ParameterServers JoinServers(const Launch& launch, std::string_view strategy) {
   for (const TaskId& trainer : task.cluster.Trainers()) trainers.push_back(ToString(trainer));
   found.look = [server, trainers] {
     std::vector<WorkerState> states;
-    for (const TaskStatus& status : server->ClusterStatus()) {
-      const auto found = std::find(trainers.begin(), trainers.end(), status.task);
-      if (found == trainers.end()) continue;
-      states.push_back(
-          {int(found - trainers.begin()), status.task, status.incarnation, status.error});
+    for (size_t rank = 0; rank < trainers.size(); ++rank) {
+      const TaskStatus status = server->StatusOf(trainers[rank]);
+      states.push_back({int(rank), status.task, status.incarnation, status.error});
     }
     return states;
   };
@@ -109,25 +107,21 @@ void ServeVariables(const Launch& launch) {
     for (int64_t round = 0; !done.stop_requested() && !StopRequested(); ++round) {
       never.wait_for(lock, done, kLook, [] { return false; });
       if (round % 5 != 0) continue;
-      for (const TaskStatus& status : server->ClusterStatus()) {
-        if (status.task != chief) continue;
-        if (status.error.empty() && incarnation == 0) incarnation = status.incarnation;
-        if (incarnation == 0 && std::chrono::steady_clock::now() > late) {
-          lost = fmt::format(
-              "{} did not appear within {} s: {}; was it started? --start-timeout sets how long to "
-              "wait",
-              chief, launch.config.start_timeout, status.error);
-          stop.request_stop();
-          return;
-        }
-        if (incarnation == 0 || (status.error.empty() && status.incarnation == incarnation)) {
-          continue;
-        }
-        lost = fmt::format("{} is lost: {}", chief,
-                           status.error.empty() ? "it was started anew" : status.error);
+      const TaskStatus status = server->StatusOf(chief);
+      if (status.error.empty() && incarnation == 0) incarnation = status.incarnation;
+      if (incarnation == 0 && std::chrono::steady_clock::now() > late) {
+        lost = fmt::format(
+            "{} did not appear within {} s: {}; was it started? --start-timeout sets how long to "
+            "wait",
+            chief, launch.config.start_timeout, status.error);
         stop.request_stop();
         return;
       }
+      if (incarnation == 0 || (status.error.empty() && status.incarnation == incarnation)) continue;
+      lost = fmt::format("{} is lost: {}", chief,
+                         status.error.empty() ? "it was started anew" : status.error);
+      stop.request_stop();
+      return;
     }
     stop.request_stop();
   });

@@ -85,6 +85,8 @@ QueuePeers::QueuePeers(const ParameterServers& servers)
     watch_ = std::thread([this] { WatchFailures(); });
     if (look_) look_thread_ = std::thread([this] { WatchWorkers(closing_.get_token()); });
   } catch (const std::system_error& error) {
+    closing_.request_stop();
+    if (watch_.joinable()) watch_.join();
     ThrowIfError(CannotStartThread("the thread that waits for failures of other workers",
                                    error.code().message()));
   }
@@ -194,6 +196,11 @@ std::vector<std::string> QueuePeers::Collect(std::string_view what, std::string_
                   fmt::format("{}: worker {} of {} did not appear within {} s; was it started? "
                               "--start-timeout sets how long to wait",
                               what, missing, workers_, start_timeout_));
+    }
+    if (letter.from < 1 || letter.from >= workers_) {
+      ThrowInvalidArgument(fmt::format(
+          "{}: a letter came from worker {}; expected 1 to {}: has every worker the same cluster?",
+          what, letter.from, workers_ - 1));
     }
     if (letter.what != what) {
       ThrowInvalidArgument(

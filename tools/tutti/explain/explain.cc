@@ -1,4 +1,4 @@
-#include "tools/tutti/explain.h"
+#include "tools/tutti/explain/explain.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>
@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "tools/tutti/explain_story.h"
-#include "tools/tutti/explain_svg.h"
-#include "tools/tutti/explain_table.h"
+#include "tools/tutti/explain/story.h"
+#include "tools/tutti/explain/svg.h"
+#include "tools/tutti/explain/table.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/collective/algorithms/catalogue.h"

@@ -6,7 +6,7 @@
 // from the row that sends to the row that receives, in the colour of the sender, and the cells they
 // end at have a mark: + where something was added, = where it was stored.
 
-#include "tools/tutti/explain_svg.h"
+#include "tools/tutti/explain/svg.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "tutti/net/port.h"
+#include "tutti/net/port/port.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

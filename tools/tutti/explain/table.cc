@@ -1,4 +1,4 @@
-#include "tools/tutti/explain_table.h"
+#include "tools/tutti/explain/table.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "tools/tutti/explain_story.h"
+#include "tools/tutti/explain/story.h"
 
 namespace tutti::tools {
 

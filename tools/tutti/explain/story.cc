@@ -4,7 +4,7 @@
 // thing that its send had to wait for. The steps of a round are replayed in an order in which each
 // stands behind what it waits for, with the data of a message taken when it is sent.
 
-#include "tools/tutti/explain_story.h"
+#include "tools/tutti/explain/story.h"
 
 #include <fmt/format.h>
 

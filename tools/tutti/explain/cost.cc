@@ -2,17 +2,18 @@
 // schedule that would run: rounds and bytes are counted in it, and the times are those of its
 // replay.
 
+#include "tutti/collective/tuning/cost.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 #include <vector>
 
-#include "tools/tutti/explain.h"
+#include "tools/tutti/explain/explain.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/catalogue.h"
 #include "tutti/collective/schedule/step_graph.h"
-#include "tutti/collective/tuning/cost.h"
 #include "tutti/topology/fabric.h"
 #include "tutti/topology/link_costs.h"
 #include "tutti/topology/quantity.h"

@@ -1,4 +1,4 @@
-#include "tools/tutti/explain.h"
+#include "tools/tutti/explain/explain.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -10,7 +10,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "tools/tutti/explain_story.h"
+#include "tools/tutti/explain/story.h"
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/tutti/explain_story.h"
+#include "tools/tutti/explain/story.h"
 
 namespace tutti::tools {
 

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tutti/compile/program.h"
+#include "tutti/device/device.h"
+#include "tutti/runtime/master.h"
+#include "tutti/runtime/step_cache.h"
+
+namespace tutti {
+
+// The workers of a master, by task: "/job:worker/task:1".
+using WorkersByTask = std::map<std::string, std::shared_ptr<Worker>>;
+
+// A compiled step, registered with the workers that take part. Deregisters itself when the last run
+// of an evicted step ends; the workers must still be there.
+struct MasterStep {
+  struct Part {
+    Worker* worker = nullptr;
+    uint64_t handle = 0;
+    std::vector<int> feed_index;  // of its feeds in the lists of the whole step
+    std::vector<int> fetch_index;
+    bool takes_all_feeds = false;  // in order
+    bool gives_all_fetches = false;
+  };
+  std::vector<Part> parts;  // one a worker
+
+  MasterStep() = default;
+  ~MasterStep();
+  MasterStep(const MasterStep&) = delete;
+  MasterStep& operator=(const MasterStep&) = delete;
+};
+
+// The compiled steps of a session, by (feeds with dtype and shape, fetches, targets): compiles one
+// when it is first asked for, and registers its parts with their workers. Of more than
+// `most_steps`, those not used for longest go. Owns the workers. Thread-safe, but for SetGraph,
+// which comes first.
+class MasterSteps {
+ public:
+  // What nobody places goes to the first device of task `home`. REQUIRES: `workers` has it.
+  MasterSteps(WorkersByTask workers, std::string home, CompileOptions options, size_t most_steps);
+
+  // The graph outlives this object. Lists the devices of `home`.
+  absl::Status SetGraph(const Graph& graph);
+  const Graph* graph() const { return graph_; }
+  uint64_t session() const { return session_; }
+
+  // Every node and output that the request names exists. A request may come from outside.
+  absl::Status CheckRequest(const MasterRunRequest& request) const;
+  // Tells why the run that asks must end, or OK.
+  using AbortCheck = std::function<absl::Status()>;
+  // The step for a request that was checked, from the cache or made by this call. A run that was
+  // aborted gets none, unless it was made already.
+  absl::StatusOr<std::shared_ptr<MasterStep>> Find(const MasterRunRequest& request,
+                                                   const AbortCheck& aborted);
+
+ private:
+  // Lists the devices of a task, once. Safe to call from several runs at once.
+  absl::Status ListDevices(const std::string& task);
+  // Those that the program may use: of `home`, which come first, and of the tasks that its nodes
+  // name.
+  absl::StatusOr<std::vector<DeviceInfo>> DevicesFor(const Program& program);
+  absl::StatusOr<std::shared_ptr<MasterStep>> Compile(const MasterRunRequest& request,
+                                                      const AbortCheck& aborted);
+  absl::Status Register(std::vector<Partition> parts, MasterStep& step);
+  void LogFallBack(const Node& node, const std::string& why);
+
+  const WorkersByTask workers_;
+  const std::string home_;
+  const CompileOptions options_;
+  const uint64_t session_;
+  Device folding_;  // whose kernels fold constants
+  const Graph* graph_ = nullptr;
+  std::mutex mutex_;
+  std::map<std::string, std::vector<DeviceInfo>> devices_;  // by task, of those that were needed
+  std::set<std::string> fell_back_;  // nodes whose wish for a device was not met, as was logged
+  StepCache<MasterStep> steps_;      // its steps go before the workers
+};
+
+}  // namespace tutti
