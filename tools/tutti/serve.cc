@@ -96,7 +96,9 @@ void Serve(const ServeOptions& options) {
   Server server(task);
   MetricsRegistry metrics;
   const std::unique_ptr<http::MetricsPage> page = ServeMetrics(options, task, server, metrics);
-  FormatTo(stdout, "tutti server: {} listens at {}\n", server.task(), server.address());
+  FormatTo(stdout, "tutti server: {} listens at {}\n", server.task(),
+           options.bind.empty() ? server.address()
+                                : options.bind + ", others reach it at " + server.address());
   std::fflush(stdout);
   // Ends when a signal comes, or is sent to it when Join returns for another reason.
   class SignalThread {

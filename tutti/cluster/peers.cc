@@ -171,11 +171,11 @@ void TaskPeers::Connect(const std::string& task) {
   for (bool again = true; again; nanos = std::min(2 * nanos, kLongestTry)) {
     absl::StatusOr<std::shared_ptr<Peer>> peer = Reach(task, EndOfTry(task, nanos));
     if (!peer.ok() && MessageOf(peer.status()).find(task) == std::string_view::npos) {
-      const double seconds = double(NowNanos() - begun) * 1e-9;
-      const std::string tried =
-          nanos == kFirstTry ? "" : fmt::format("tried for {:.1f} s; the last try: ", seconds);
-      peer = WithPrefix(peer.status(),
-                        fmt::format("{} ({}): {}", task, network_->AddressOf(task), tried));
+      peer = WithPrefix(peer.status(), fmt::format("{} ({}): ", task, network_->AddressOf(task)));
+    }
+    if (absl::IsUnavailable(peer.status()) && nanos > kFirstTry) {
+      peer = Unavailable("{}; tried for {:.1f} s in all", MessageOf(peer.status()),
+                         double(NowNanos() - begun) * 1e-9);
     }
     // The callbacks are gone when it returns: one may hold what holds this object, and must go
     // before Stop returns.

@@ -256,11 +256,6 @@ void QueuePeers::Abort(Code code, std::string_view message) {
     failure_code_ = code;
     failure_ = message;
   }
-  // The servers never came: they would be waited for once more to tell it through them.
-  if (start_timeout_ > 0 && code == Code::kUnavailable) {
-    aborted_.request_stop();
-    return;
-  }
   const std::vector<Feed> feeds = {{nodes_->from, Tensor::Scalar<int64_t>(int64_t(code))},
                                    {nodes_->what, BytesOf("failure")},
                                    {nodes_->text, BytesOf(message)}};
