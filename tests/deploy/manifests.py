@@ -75,8 +75,8 @@ def check_tfjob(job):
     models = (kubeflow, kubernetes)
     errors = type_errors(job, "KubeflowOrgV1TFJob", models, "TFJob")
     replicas = job["spec"]["tfReplicaSpecs"]
-    if set(replicas) != {"Chief", "Worker", "PS", "Evaluator"}:
-        errors.append(f"tfReplicaSpecs: expected chief, workers, ps, evaluator, got {set(replicas)}")
+    if set(replicas) != {"Chief", "Worker", "PS"}:
+        errors.append(f"tfReplicaSpecs: expected chief, workers, ps, got {set(replicas)}")
     for role, replica in replicas.items():
         container = replica["template"]["spec"]["containers"][0]
         if container["name"] != "tensorflow":

@@ -15,6 +15,20 @@
 namespace tutti::tools {
 namespace {
 
+// A text from a file as a terminal may show it: control characters are escaped.
+std::string Shown(const std::string& text) {
+  std::string shown;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      shown += fmt::format("\\x{:02x}", byte);
+    } else {
+      shown += c;
+    }
+  }
+  return shown;
+}
+
 using checkpoint::FileSystem;
 using checkpoint::Manifest;
 using checkpoint::NamedTensor;
@@ -43,14 +57,14 @@ int64_t BytesOf(const Row& row) { return row.shape.elements() * int64_t(SizeOf(r
 
 std::string Listing(const std::vector<Row>& rows) {
   size_t width = 4;
-  for (const Row& row : rows) width = std::max(width, row.name.size());
+  for (const Row& row : rows) width = std::max(width, Shown(row.name).size());
   std::string text = fmt::format("{:<{}}  {:<8}  {:<16}  {:>9}  {}\n", "name", width, "dtype",
                                  "shape", "bytes", "in");
   int64_t bytes = 0;
   for (const Row& row : rows) {
     bytes += BytesOf(row);
     text +=
-        fmt::format("{:<{}}  {:<8}  {:<16}  {:>9}  {}\n", row.name, width, NameOf(row.dtype),
+        fmt::format("{:<{}}  {:<8}  {:<16}  {:>9}  {}\n", Shown(row.name), width, NameOf(row.dtype),
                     row.shape.ToString(), topology::FormatBytes(double(BytesOf(row))), row.where);
   }
   return text + fmt::format("{} tensors, {}\n", rows.size(), topology::FormatBytes(double(bytes)));
@@ -89,7 +103,7 @@ absl::Status InspectFile(const InspectOptions& options) {
   }
   WriteTo(stdout, Listing(rows));
   for (const auto& [name, value] : file.header().metadata) {
-    FormatTo(stdout, "{}: {}\n", name, value);
+    FormatTo(stdout, "{}: {}\n", Shown(name), Shown(value));
   }
   WriteTo(stdout, "the header is right; a safetensors file has no checksums\n");
   return absl::OkStatus();

@@ -140,7 +140,8 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
       ->check(CLI::Range(0, 4096));
   run->add_option("--ps", roles.ps, "Parameter server tasks to start (0)")
       ->check(CLI::Range(0, 4096));
-  run->add_flag("--evaluator", roles.evaluator, "Have an evaluator (none)");
+  run->add_flag("--evaluator", roles.evaluator,
+                "Have an evaluator, for strategies that have work for one (none)");
   run->add_option("--devices", launch.devices, "Devices of every task (as the program likes)")
       ->check(CLI::Range(1, 1024));
   run->add_option("--cores-per-worker", launch.cores_per_worker,
