@@ -54,9 +54,14 @@ class WaitingReader {
     const Output released = FIFOQueue(graph_, {{kInt64, {2}}}, {.capacity = 1}, "released");
     const Output own = table(graph_);
     const Output first = Gather(own, Constant(graph_, Tensor::Vector<int64_t>({0})));
+    const Node* start = nullptr;
+    {
+      const ControlScope after(graph_, {own.node, first.node});
+      start = Enqueue(started, {Constant(graph_, 1.0f)});
+    }
     Output indices;
     {
-      const ControlScope after(graph_, {first.node, Enqueue(started, {Constant(graph_, 1.0f)})});
+      const ControlScope after(graph_, {start});
       indices = Dequeue(released)[0];
     }
     result_ = read(own, indices);

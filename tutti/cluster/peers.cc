@@ -149,6 +149,11 @@ bool TaskPeers::Answer(const std::string& task, absl::StatusOr<std::shared_ptr<P
     const bool over = peer.ok() || !absl::IsUnavailable(peer.status()) || !stopped_.ok();
     if (!stopped_.ok()) peer = stopped_;
     if (peer.ok() && !(*peer)->status().ok()) peer = (*peer)->status();
+    // Broken forgets a peer before it tells it: one that came into the slot then would stay there.
+    if (peer.ok() && std::none_of(by_link_.begin(), by_link_.end(),
+                                  [&](const auto& entry) { return entry.second == *peer; })) {
+      peer = Unavailable("{}: the link broke as soon as it was open", (*peer)->description());
+    }
     if (peer.ok()) {
       slot.peer = *peer;
       slot.reached = true;
