@@ -97,6 +97,7 @@ struct Server::Member {
   std::unique_ptr<ClusterNetwork> network;
 
   ~Member() {
+    if (services != nullptr) services->FinishSteps();
     if (peers != nullptr) peers->Stop(Cancelled("{} has ended", peers->self().task));
     network.reset();
     services.reset();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -34,6 +35,9 @@ class TaskServices final : public Services {
 
   // Connects to the coordinator, if there is one.
   void Start();
+
+  // Before the end: waits for the steps of others that are nearly done.
+  void FinishSteps() { worker_.AwaitAnswers(std::chrono::milliseconds(500)); }
 
   // A master for a session of this process or of a client: over the workers of all tasks, with this
   // one as the home of what nobody places.

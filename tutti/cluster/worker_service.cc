@@ -13,6 +13,11 @@ WorkerService::~WorkerService() {
   ended_.wait(lock, [this] { return open_runs_ == 0; });
 }
 
+void WorkerService::AwaitAnswers(std::chrono::nanoseconds at_most) {
+  std::unique_lock lock(mutex_);
+  ended_.wait_for(lock, at_most, [this] { return open_runs_ == 0; });
+}
+
 std::shared_ptr<WorkerService::Account> WorkerService::AccountOf(
     const std::shared_ptr<Peer>& master) {
   std::lock_guard lock(mutex_);

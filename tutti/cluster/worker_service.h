@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <map>
@@ -38,6 +39,10 @@ class WorkerService {
   void Abort(const std::shared_ptr<Peer>& master, std::string_view fields, ControlDone done);
   void CleanUp(const std::shared_ptr<Peer>& master, std::string_view fields, ControlDone done);
   void Reset(std::string_view fields, ControlDone done);
+
+  // Waits until the runs of others are answered, at most so long: a task that ends still says how
+  // the work went that it has done.
+  void AwaitAnswers(std::chrono::nanoseconds at_most);
 
   // A process is gone: a master, or one that sent values.
   void PeerLost(const Peer& peer, const absl::Status& reason);
