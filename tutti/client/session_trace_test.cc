@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -17,6 +16,7 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/client/session_under_test.h"
+#include "tutti/testing/temporary_directory.h"
 
 namespace tutti {
 namespace {
@@ -170,13 +170,13 @@ TEST_F(SessionTraceTest, IsWrittenAsChromeTrace) {
   const Output y = Exp(x_, "exp");
   SessionUnderTest session(graph_);
   const RunTrace trace = Trace(session, {{x_, value_}}, y);
-  const std::string path = ::testing::TempDir() + "session_trace_test.json";
+  const tutti::testing::TemporaryDirectory folder;
+  const std::string path = folder / "trace.json";
   trace.WriteChromeTrace(path);
   std::ostringstream text;
   text << std::ifstream(path).rdbuf();
   EXPECT_THAT(text.str(), HasSubstr(R"("ph":"X","name":"exp","cat":"Exp")"));
   EXPECT_THAT(text.str(), HasSubstr(R"("args":{"op":"Exp","bytes":12})"));
-  std::filesystem::remove(path);
   try {
     trace.WriteChromeTrace("/nowhere/trace.json");
     FAIL();

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "tutti/base/error.h"
+#include "tutti/testing/temporary_directory.h"
 
 namespace tutti {
 namespace {
@@ -84,7 +85,6 @@ class SettingsTest : public ::testing::Test {
   }
   ~SettingsTest() override {
     for (const char* name : {"TUTTI_MAX_STEPS", "TUTTI_QUIET", "TUTTI_CONFIG"}) ::unsetenv(name);
-    std::remove(path.c_str());
   }
   void Write(const std::string& text) { std::ofstream(path) << text; }
   bool Parse(std::vector<const char*> arguments) {
@@ -100,7 +100,8 @@ class SettingsTest : public ::testing::Test {
     return "no error";
   }
 
-  const std::string path = ::testing::TempDir() + "/settings_test.toml";
+  const tutti::testing::TemporaryDirectory folder;
+  const std::string path = folder.path() + "/settings_test.toml";
   const std::string config = "--config=" + path;
   int64_t steps = 10;
   double rate = 0.5;
