@@ -24,16 +24,15 @@ def command_of(process):
 
 
 def wait_for_children(process, count):
-    """Its children, as soon as so many run programs of their own.
+    """Its children, as soon as so many are ranks.
 
-    Until a child has executed its program, the call that spawns it does not return, and stopping
-    the child would stop its parent.
+    Until a child has executed its program, it still shows its parent's command line, and the call
+    that spawns it does not return: stopping the child then would stop its parent.
     """
     until = time.monotonic() + 30
-    own = command_of(process)
     while time.monotonic() < until:
         found = children(process)
-        if len(found) >= count and all(command_of(child) not in (own, b"") for child in found):
+        if len(found) >= count and all(b"\0--rank\0" in command_of(child) for child in found):
             return found
         os.sched_yield()
     raise AssertionError(f"process {process} has started {len(children(process))} of {count} ranks")
