@@ -17,17 +17,16 @@ BIN = "build/bin"
 ROLES = ["chief", "worker 0", "worker 1", "ps 0"]
 
 
-def free_ports(count):
-    """The first of so many free ports in a row."""
+def free_row(count):
+    """The first of so many free ports in a row, each held by a socket that does not listen."""
     for first in range(21000, 30000, count):
         sockets = [socket.socket() for _ in range(count)]
         try:
             for i, each in enumerate(sockets):
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 each.bind(("127.0.0.1", first + i))
-            return first
+            return first, sockets
         except OSError:
-            continue
-        finally:
             for each in sockets:
                 each.close()
     raise RuntimeError("no free ports")
@@ -35,7 +34,7 @@ def free_ports(count):
 
 class BareCluster(unittest.TestCase):
     def setUp(self):
-        self.http = free_ports(len(ROLES))
+        self.http, self.held = free_row(len(ROLES))
         environment = {name: value for name, value in os.environ.items()
                        if not re.match(r"TF_CONFIG|TUTTI_", name)}
         self.environment = dict(environment, TUTTI_JOB_TOKEN="secret")
@@ -53,6 +52,8 @@ class BareCluster(unittest.TestCase):
         if self.job.poll() is None:
             self.job.kill()
         self.job.communicate()
+        for each in self.held:
+            each.close()
 
     def next_listener(self):
         for line in self.job.stdout:

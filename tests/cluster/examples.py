@@ -4,23 +4,13 @@ one program that is every task (between-graph)."""
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 
+from tasks import free_ports
+
 TIMEOUT = 60
-
-
-def free_ports(count):
-    """Ports of loopback that nobody listens at."""
-    sockets = [socket.socket() for _ in range(count)]
-    for s in sockets:
-        s.bind(("127.0.0.1", 0))
-    ports = [s.getsockname()[1] for s in sockets]
-    for s in sockets:
-        s.close()
-    return ports
 
 
 def in_graph(binaries):

@@ -18,6 +18,8 @@ import tempfile
 import time
 import unittest
 
+from tasks import free_ports
+
 BIN = "build/bin"
 KILLS = int(os.environ.get("TUTTI_KILLS", "1"))
 
@@ -48,12 +50,6 @@ PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscr
 """
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 def training(*flags, steps=20):
     return [f"{BIN}/fashion_mnist", "--model", "mlp", "--batch-size", "16", "--strategy",
             "allreduce", "--start-timeout", "30", "--max-steps", str(steps), *flags]
@@ -76,9 +72,10 @@ class Slurm(unittest.TestCase):
         with open(f"{cls.folder}/munge.key", "wb") as key:
             key.write(os.urandom(128))
         os.chmod(f"{cls.folder}/munge.key", 0o400)
+        controller, daemon = free_ports(2)
         with open(f"{cls.folder}/slurm.conf", "w") as config:
-            config.write(CONFIG.format(host=host, folder=cls.folder, controller=free_port(),
-                                       daemon=free_port(), cores=os.cpu_count()))
+            config.write(CONFIG.format(host=host, folder=cls.folder, controller=controller,
+                                       daemon=daemon, cores=os.cpu_count()))
         cls.environment = {name: value for name, value in os.environ.items()
                            if not re.match(r"SLURM|TF_CONFIG|TUTTI_|PMI|OMPI|RANK$", name)}
         cls.environment.update(SLURM_CONF=f"{cls.folder}/slurm.conf", HOME=f"{cls.folder}/home")

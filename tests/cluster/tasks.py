@@ -17,13 +17,20 @@ def sanitized():
     return b"__asan_init" in text or b"__tsan_init" in text
 
 
+HELD = []
+
+
 def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
+    """Ports of loopback for tasks of this test. A socket stays bound to each, without listening, for
+    as long as this process lives: the system gives the port to nobody else, and a task that sets
+    SO_REUSEADDR can still listen at it."""
+    ports = []
+    for _ in range(count):
+        held = socket.socket()
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        HELD.append(held)
+        ports.append(held.getsockname()[1])
     return ports
 
 

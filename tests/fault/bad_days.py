@@ -4,7 +4,6 @@
     tests/fault/bad_days.py --bin build/bin
 """
 import argparse
-import contextlib
 import json
 import os
 import pathlib
@@ -163,15 +162,16 @@ class CutLink(unittest.TestCase):
 
 class OnlyIPv6(unittest.TestCase):
     def setUp(self):
-        with contextlib.ExitStack() as stack:
-            self.ports = []
-            for _ in range(2):
-                try:
-                    each = stack.enter_context(socket.socket(socket.AF_INET6))
-                    each.bind(("::1", 0))
-                except OSError as error:
-                    self.skipTest(f"this machine has no IPv6 ({error})")
-                self.ports.append(each.getsockname()[1])
+        self.ports = []
+        for _ in range(2):
+            try:
+                held = socket.socket(socket.AF_INET6)  # bound, and not listening: the port is ours
+                self.addCleanup(held.close)
+                held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                held.bind(("::1", 0))
+            except OSError as error:
+                self.skipTest(f"this machine has no IPv6 ({error})")
+            self.ports.append(held.getsockname()[1])
 
     def test_a_cluster_of_two(self):
         addresses = [f"[::1]:{port}" for port in self.ports]

@@ -16,23 +16,26 @@
 #include <vector>
 
 #include "tutti/base/error.h"
+#include "tutti/base/status.h"
+#include "tutti/net/address.h"
 
 namespace tutti {
 namespace {
 
-// A port of loopback that nobody listens at. The system gives it to nobody else for a while, so it
-// is still free when the task starts.
-int FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+// A socket that is bound to a port of loopback and does not listen: while it is open the system
+// gives the port to nobody else, but a task that reuses the address can listen there. When no task
+// does, who connects is refused.
+net::Socket HoldPort() {
+  net::Socket held(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int on = 1;
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  const bool found = bind(fd, reinterpret_cast<sockaddr*>(&address), length) == 0 &&
-                     getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0;
-  close(fd);
-  if (!found) throw Error(Code::kResourceExhausted, "no free port on loopback");
-  return ntohs(address.sin_port);
+  if (setsockopt(held.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
+      bind(held.fd(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    throw Error(Code::kResourceExhausted, "no free port on loopback: " + net::ErrnoText(errno));
+  }
+  return held;
 }
 
 }  // namespace
@@ -46,7 +49,8 @@ LocalCluster::LocalCluster(LocalClusterOptions options) : options_(std::move(opt
   for (const auto& [job, count] : options_.jobs) {
     file << job << " = [";
     for (int i = 0; i < count; ++i) {
-      const std::string address = fmt::format("127.0.0.1:{}", FreePort());
+      held_.push_back(HoldPort());
+      const std::string address = net::ToString(ValueOrThrow(net::LocalAddress(held_.back().fd())));
       jobs_[job][i] = address;
       file << (i > 0 ? ", " : "") << '"' << address << '"';
       if (job != options_.not_started) tasks_[fmt::format("/job:{}/task:{}", job, i)] = {job, i};

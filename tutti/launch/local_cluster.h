@@ -4,6 +4,9 @@
 
 #include <map>
 #include <string>
+#include <vector>
+
+#include "tutti/net/socket.h"
 
 namespace tutti {
 
@@ -51,6 +54,7 @@ class LocalCluster {
 
   const LocalClusterOptions options_;
   std::map<std::string, std::map<int, std::string>> jobs_;
+  std::vector<net::Socket> held_;  // the ports of all tasks
   std::string folder_;
   std::map<std::string, Task> tasks_;
 };
