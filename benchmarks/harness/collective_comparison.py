@@ -73,22 +73,24 @@ class CollectiveComparison:
             self.result["failures"].append(text)
 
     def _scout(self, peer, ranks):
-        """Which modes are worth a turn, and at which sizes."""
+        """Which modes are worth a turn, and at which sizes. Sizes above SCOUTED are not tried here, where
+        they would take most of the time: the modes of the largest size that is tried run at them."""
+        scouted = [s for s in self._options.bytes if s <= plan.SCOUTED] or self._options.bytes
         times = {}
         for mode in peer.modes:
             try:
-                found = jobs.run_peer(peer, mode, ranks, self._options.bytes,
-                                      self._options.seconds / 4)
+                found = jobs.run_peer(peer, mode, ranks, scouted, self._options.seconds / 4)
             except BenchError as error:
                 self._fail(f"{peer.label}, {mode.label}, {ranks} ranks: {error}")
                 continue
             times[mode.label] = {size: line["us"] for size, line in found.items()}
         chosen = {}
         for size in self._options.bytes:
-            order = sorted((label for label in times if size in times[label]),
-                           key=lambda label: times[label][size])
+            like = min(size, max(scouted))
+            order = sorted((label for label in times if like in times[label]),
+                           key=lambda label: times[label][like])
             for label in order[:MODES]:
-                if times[label][size] <= HOPELESS * times[order[0]][size]:
+                if times[label][like] <= HOPELESS * times[order[0]][like]:
                     chosen.setdefault(label, []).append(size)
         say(f"  {peer.label}, {ranks} ranks: {', '.join(chosen) or 'nothing runs'}")
         return chosen

@@ -12,6 +12,7 @@ SIZES = (4, K, 64 * K, 256 * K, M, 4 * M, 16 * M, 64 * M, 256 * M)
 SMALL = K          # up to here times are compared, above rates
 TCP_FROM = M       # the smallest size that is compared over tcp alone
 BOUND_FROM = 16 * M
+SCOUTED = 64 * M   # up to here every mode of a library is tried
 BOUND_SHARE = 0.75
 TCP_TARGET = 1.3
 ORDINARY_TARGET = 1.0
