@@ -183,12 +183,12 @@ void Start(const BenchOptions& options, const std::string& program) {
 }  // namespace
 
 void BenchCluster(const BenchOptions& options, const std::string& program) {
-  Null(options, program);
-  Rows(options, program);
-  ManySmall(options, program);
-  Dense(options, program);
-  Transfer(options, program);
-  Start(options, program);
+  constexpr std::pair<const char*, void (*)(const BenchOptions&, const std::string&)> kParts[] = {
+      {"null", Null},   {"rows", Rows},         {"small", ManySmall},
+      {"dense", Dense}, {"transfer", Transfer}, {"start", Start}};
+  for (const auto& [name, run] : kParts) {
+    if (options.part.empty() || options.part == name) run(options, program);
+  }
 }
 
 }  // namespace tutti::tools

@@ -340,9 +340,10 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
-  bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
-    BenchCluster(options, "/proc/self/exe");
-  });
+  CLI::App* cluster = bench->add_subcommand("cluster", "Steps over several processes of this host");
+  cluster->add_option("--part", options.part, "null, rows, small, dense, transfer or start (all)")
+      ->check(CLI::IsMember({"null", "rows", "small", "dense", "transfer", "start"}));
+  cluster->callback([&] { BenchCluster(options, "/proc/self/exe"); });
   std::string link_listen, link_connect;
   CLI::App* link = bench->add_subcommand("link", "Latency and rate of a link between two tasks");
   link->add_option("--listen", link_listen, "Be the side that answers, at host:port");
