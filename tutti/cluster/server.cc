@@ -198,6 +198,7 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                          .advertised = own,
                                          .insecure = options.insecure},
                                         member_->peers.get(), member_->peers.get()));
+  worker_->SetMemorySource(member_->network->memory(), ClusterNetwork::kLeastShared);
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,
                                  .address = own,

@@ -136,6 +136,10 @@ bool LocalWorker::HasSession(uint64_t session) const {
   return sessions_.contains(session);
 }
 
+void LocalWorker::SetMemorySource(const MemoryPool::Source& source, size_t least) {
+  for (const auto& device : devices_) device->pool().SetSource(source, least);
+}
+
 MemoryPool& LocalWorker::PoolOf(std::string_view device) {
   for (const auto& candidate : devices_) {
     if (candidate->name() == device) return candidate->pool();

@@ -65,6 +65,8 @@ class LocalWorker final : public Worker {
   bool HasSession(uint64_t session) const;
   // The memory of a device, or of the first one when there is none of that name.
   MemoryPool& PoolOf(std::string_view device);
+  // Where the pools of all devices get large blocks from.
+  void SetMemorySource(const MemoryPool::Source& source, size_t least);
 
  private:
   class RunningStep;
