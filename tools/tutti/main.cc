@@ -141,7 +141,7 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
   run->add_option("--ps", roles.ps, "Parameter server tasks to start (0)")
       ->check(CLI::Range(0, 4096));
   run->add_flag("--evaluator", roles.evaluator,
-                "Have an evaluator, for strategies that have work for one (none)");
+                "Have an evaluator, which evaluates every checkpoint in --model-dir");
   run->add_option("--devices", launch.devices, "Devices of every task (as the program likes)")
       ->check(CLI::Range(1, 1024));
   run->add_option("--cores-per-worker", launch.cores_per_worker,
