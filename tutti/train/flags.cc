@@ -14,6 +14,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/train/settings_file.h"
+#include "tutti/train/spelling.h"
 
 namespace tutti {
 namespace {
@@ -40,6 +41,12 @@ std::string VariableOf(std::string_view flag) {
     name += c == '-' ? '_' : char(std::toupper(static_cast<unsigned char>(c)));
   return name;
 }
+
+// What else the environment may say that begins like a setting.
+constexpr std::string_view kOtherVariables[] = {
+    "TUTTI_DATA",     "TUTTI_DEVICES",   "TUTTI_HOST",       "TUTTI_JOB_DIR",
+    "TUTTI_JOB_PORT", "TUTTI_JOB_TOKEN", "TUTTI_LAUNCH",     "TUTTI_LISTEN_FD",
+    "TUTTI_LOG",      "TUTTI_PEERS",     "TUTTI_PROGRESS_FD"};
 
 std::string_view FileName(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
@@ -140,6 +147,19 @@ void Flags::TakeFile(const std::string& path, std::string_view program) {
 }
 
 void Flags::TakeEnvironment() {
+  std::vector<std::string> variables;
+  for (const Flag& flag : flags_) variables.push_back(VariableOf(flag.name));
+  // Others begin so too, such as TUTTI_JOB_TOKEN: only what looks like a misspelling is one.
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view set(*entry);
+    const std::string_view name = set.substr(0, set.find('='));
+    if (!name.starts_with("TUTTI_")) continue;
+    const std::string meant = LikelyMeant(name, variables);
+    const bool other = std::count(std::begin(kOtherVariables), std::end(kOtherVariables), name) > 0;
+    if (meant.empty() || other || std::getenv(meant.c_str()) != nullptr) continue;
+    ThrowInvalidArgument(
+        fmt::format("the environment has {}, which is no setting; did you mean {}?", name, meant));
+  }
   for (Flag& flag : flags_) {
     const std::string variable = VariableOf(flag.name);
     const char* const value = std::getenv(variable.c_str());
@@ -197,7 +217,11 @@ bool Flags::Parse(int argc, const char* const* argv) {
     const std::string_view name = argument.substr(0, equals);
     Flag* const flag = name.starts_with("--") ? Find(name.substr(2)) : nullptr;
     if (flag == nullptr) {
-      ThrowInvalidArgument(fmt::format("there is no flag {}; --help lists them", argument));
+      std::vector<std::string> names;
+      for (const Flag& known : flags_) names.push_back("--" + known.name);
+      const std::string meant = LikelyMeant(name, names);
+      ThrowInvalidArgument(fmt::format("there is no flag {}; {}--help lists them", argument,
+                                       meant.empty() ? "" : "did you mean " + meant + "? "));
     }
     std::string_view value;
     if (equals != std::string_view::npos) {

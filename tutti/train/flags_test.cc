@@ -61,7 +61,9 @@ TEST(Flags, MistakesNameFlagFoundAndExpected) {
   EXPECT_EQ(ErrorOf({"--rate", "nan"}), "--rate is \"nan\"; expected a number of at least 0");
   EXPECT_EQ(ErrorOf({"--rate"}), "--rate needs a value");
   EXPECT_EQ(ErrorOf({"--speed", "1"}), "there is no flag --speed; --help lists them");
-  EXPECT_EQ(ErrorOf({"model"}), "there is no flag model; --help lists them");
+  EXPECT_EQ(ErrorOf({"--step", "1"}),
+            "there is no flag --step; did you mean --steps? --help lists them");
+  EXPECT_EQ(ErrorOf({"model"}), "there is no flag model; did you mean --model? --help lists them");
   EXPECT_EQ(ErrorOf({"--fast=maybe"}), "--fast is \"maybe\"; expected true or false");
 }
 
@@ -156,6 +158,17 @@ TEST_F(SettingsTest, NamesTheSourceOfAMistake) {
   EXPECT_THAT(ErrorOf({config.c_str()}), HasSubstr("expected a string, a number"));
   EXPECT_THAT(ErrorOf({"--config", "/no/such.toml"}),
               HasSubstr("cannot open /no/such.toml: No such file"));
+}
+
+TEST_F(SettingsTest, AMisspeltVariableIsAMistake) {
+  ::setenv("TUTTI_MAX_STEP", "5", 1);
+  EXPECT_EQ(ErrorOf({}),
+            "the environment has TUTTI_MAX_STEP, which is no setting; did you mean "
+            "TUTTI_MAX_STEPS?");
+  ::unsetenv("TUTTI_MAX_STEP");
+  ::setenv("TUTTI_SOMETHING_ELSE", "5", 1);
+  EXPECT_EQ(ErrorOf({}), "no error");
+  ::unsetenv("TUTTI_SOMETHING_ELSE");
 }
 
 TEST_F(SettingsTest, AVariableNamesTheFile) {
