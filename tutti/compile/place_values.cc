@@ -7,7 +7,8 @@
 // order among themselves. What an asynchronous node leads to floats: it may run later than its
 // place in the order. What floating nodes touch has an arena of its own, where every reuse of bytes
 // gets an edge from those who touch the old value to the writer of the new one. Such an edge must
-// not lead to a node that does not float: it would float from then on.
+// not lead to a node that does not float: it would float from then on, with memory of its own that
+// nobody guards. So what such a node writes there has bytes that nobody had before.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -106,6 +107,8 @@ class ValuePlacer {
       MemoryRequest request{.bytes = BytesOf(s), .first = first_[s], .last = last_[s]};
       if (const auto it = last_of_home_.find(s); it != last_of_home_.end())
         request.last = it->second;
+      // Nobody has the bytes before a writer that does not float: it must not wait for them.
+      if (floating_slot_[s] && first_[s] > 0 && !floating_[size_t(first_[s])]) request.first = 0;
       if (slot.arena > 0) {
         request.pinned_arena = slot.arena;
         request.pinned_offset = slot.offset;
@@ -192,7 +195,7 @@ class ValuePlacer {
                      [&](size_t a, size_t b) { return requests_[a].first < requests_[b].first; });
     Stretches stretches;
     for (const size_t r : order) {
-      const auto writer = uint32_t(requests_[r].first);
+      const auto writer = uint32_t(r < slot_of_.size() ? first_[slot_of_[r]] : requests_[r].first);
       for (const size_t before : TakeOver(stretches, r)) {
         if (before >= slot_of_.size()) {
           draft_.AddEdge(uint32_t(requests_[before].first), writer);

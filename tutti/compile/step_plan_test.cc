@@ -56,6 +56,26 @@ std::string PlanOf(std::string_view text) {
   return lines;
 }
 
+// Memory of what an asynchronous node leads to is used again by whoever waits for it. A node that
+// waits for nothing asynchronous must not begin to wait for the sake of memory: what it reads is
+// not guarded against nodes that run before it in the order.
+TEST(StepPlan, NoNodeWaitsForMemoryOfAsynchronousOnes) {
+  EXPECT_THAT(PlanOf(R"(
+zero = Constant() {value=int64 [] {0}}
+clock = Clock() {workers=1}
+w = ClockWait(clock, zero, zero)
+r = Cast(w) {dtype=float32}
+a = Exp(r)
+b = Exp(a)
+x = Placeholder() {dtype=float32, shape=[]}
+n = Neg(x) ^clock
+d = Add(n, b)
+feed x
+fetch d
+)"),
+              HasSubstr("n waits for 1, then d |"));
+}
+
 TEST(StepPlan, IsInOrderWithCountsAndPlaces) {
   EXPECT_EQ(PlanOf(R"(
 x = Placeholder() {dtype=float32, shape=[2, 2]}
