@@ -166,6 +166,28 @@ TEST_F(RegistryTest, MainKnowsRoles) {
                                      "use one of allreduce, ps-async, ps-ssp, ps-sync, served"));
 }
 
+TEST_F(RegistryTest, NoTaskListensBeyondItsHostWithoutAToken) {
+  ::unsetenv("TUTTI_JOB_TOKEN");
+  constexpr const char* kPs =
+      R"({"cluster": {"worker": ["127.0.0.1:1"], "ps": ["192.0.2.1:2"]},
+          "task": {"type": "ps", "index": 0}})";
+  const Ended refused = RunMain({"--strategy", "served"}, kPs);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("program: TUTTI_JOB_TOKEN is not set, and whoever reaches /job:ps/task:0 "
+                        "(192.0.2.1:2) could take a place in this job: give all its tasks the same "
+                        "secret text there, use addresses of loopback, or say --insecure"));
+  EXPECT_EQ(RunMain({"--strategy", "served", "--insecure"}, kPs).code, 0);
+  ::setenv("TUTTI_JOB_TOKEN", "secret", 1);
+  EXPECT_EQ(RunMain({"--strategy", "served"}, kPs).code, 0);
+  ::unsetenv("TUTTI_JOB_TOKEN");
+  // Nobody listens: a task alone, and one whose checkpoints another evaluates.
+  EXPECT_EQ(RunMain({}, R"({"cluster": {"chief": ["192.0.2.1:1"], "evaluator": ["192.0.2.2:1"]},
+                            "task": {"type": "chief", "index": 0}})")
+                .code,
+            0);
+}
+
 TEST_F(RegistryTest, SaysThatAFlagOfAnotherStrategyIsNotUsed) {
   const Ended ended = RunMain({"--wire", "bf16"});
   EXPECT_EQ(ended.code, 0) << ended.err;

@@ -45,6 +45,7 @@ std::shared_ptr<Server> StartServer(const Launch& launch, int cores) {
                                                 .cores_per_device = cores,
                                                 .cluster = task.cluster.jobs(),
                                                 .token = JobToken(),
+                                                .insecure = launch.config.insecure,
                                                 .start_seconds = launch.config.start_timeout});
 }
 
