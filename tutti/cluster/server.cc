@@ -177,7 +177,9 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                          .addresses = AddressesOf(spec),
                                          .bind = options.bind.empty() ? own : options.bind,
                                          .advertised = own,
-                                         .insecure = options.insecure},
+                                         .insecure = options.insecure,
+                                         .start_seconds = options.start_seconds,
+                                         .stopped = options.stopped},
                                         member_->peers.get(), member_->peers.get()));
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,

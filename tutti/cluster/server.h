@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -45,8 +46,10 @@ struct ServerOptions {
   // order, and throws when it is lost. Empty: none.
   std::string coordinator = {};
   // For how long a task is tried that was never reached: it may still be starting, and its name may
-  // not resolve yet.
+  // not resolve yet. So is the name of this task's own host, before it listens; `stopped` is looked
+  // at meanwhile, and true ends the start with an Error (kCancelled).
   double start_seconds = 60;
+  std::function<bool()> stopped = nullptr;
 };
 
 // What a process has that outlives a session: devices with their variables and queues, the worker

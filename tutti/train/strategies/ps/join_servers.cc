@@ -46,7 +46,8 @@ std::shared_ptr<Server> StartServer(const Launch& launch, int cores) {
                                                 .cluster = task.cluster.jobs(),
                                                 .token = JobToken(),
                                                 .insecure = launch.config.insecure,
-                                                .start_seconds = launch.config.start_timeout});
+                                                .start_seconds = launch.config.start_timeout,
+                                                .stopped = StopRequested});
 }
 
 std::string FirstDevice(const TaskId& task) { return ToString(task) + "/cpu:0"; }
