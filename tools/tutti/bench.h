@@ -13,6 +13,7 @@ struct BenchOptions {
   std::string model = {};  // step, peak: empty for all
   int64_t batch = 0;       // 0: the model's own
   bool list = false;       // peak: every value that is alive at the peak
+  std::string part = {};   // cluster: the one to run; empty for all
 };
 
 // Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; the

@@ -141,7 +141,7 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
   run->add_option("--ps", roles.ps, "Parameter server tasks to start (0)")
       ->check(CLI::Range(0, 4096));
   run->add_flag("--evaluator", roles.evaluator,
-                "Have an evaluator, for strategies that have work for one (none)");
+                "Have an evaluator, which evaluates every checkpoint in --model-dir");
   run->add_option("--devices", launch.devices, "Devices of every task (as the program likes)")
       ->check(CLI::Range(1, 1024));
   run->add_option("--cores-per-worker", launch.cores_per_worker,
@@ -341,9 +341,10 @@ int Main(int argc, char** argv) {
     BenchGemm(options);
   });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
-  bench->add_subcommand("cluster", "Steps over several processes of this host")->callback([&] {
-    BenchCluster(options, "/proc/self/exe");
-  });
+  CLI::App* cluster = bench->add_subcommand("cluster", "Steps over several processes of this host");
+  cluster->add_option("--part", options.part, "null, rows, small, dense, transfer or start (all)")
+      ->check(CLI::IsMember({"null", "rows", "small", "dense", "transfer", "start"}));
+  cluster->callback([&] { BenchCluster(options, "/proc/self/exe"); });
   std::string link_listen, link_connect;
   CLI::App* link = bench->add_subcommand("link", "Latency and rate of a link between two tasks");
   link->add_option("--listen", link_listen, "Be the side that answers, at host:port");

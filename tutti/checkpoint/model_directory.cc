@@ -28,8 +28,22 @@ constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kDeleted = ".deleted-";
 constexpr std::string_view kLock = "lock";
 constexpr std::string_view kBest = "best";
+constexpr std::string_view kFinished = "finished";
 constexpr std::chrono::nanoseconds kLockPatience = std::chrono::seconds(1);
-constexpr int64_t kMostText = 4096;  // of "lock" and "best"
+constexpr int64_t kMostText = 4096;  // of "lock", "best" and "finished"
+
+// Replaces a small file durably.
+absl::Status Replace(FileSystem& files, const std::string& path, std::string_view name,
+                     std::string_view text) {
+  const std::string fresh = fmt::format("{}/{}{}", path, kTemporary, name);
+  const std::string whole = fmt::format("{}/{}", path, name);
+  const int removed = files.RemoveFile(fresh);
+  if (removed < 0 && removed != -ENOENT) return SystemError("remove", fresh, removed);
+  TUTTI_RETURN_IF_ERROR(WriteAndSync(files, fresh, text));
+  const int result = files.Rename(fresh, whole);
+  if (result < 0) return SystemError("replace", whole, result);
+  return SyncDirectory(files, path);
+}
 
 }  // namespace
 
@@ -82,6 +96,33 @@ absl::StatusOr<std::optional<Best>> ReadBest(FileSystem& files, const std::strin
   }
   return DataLoss("{}/{} is damaged: expected a line such as \"checkpoint-000100 accuracy 0.9\"",
                   path, kBest);
+}
+
+absl::Status WriteBest(FileSystem& files, const std::string& path, const Best& best) {
+  return Replace(files, path, kBest,
+                 fmt::format("{} {} {}\n", CheckpointName(best.step), best.metric, best.value));
+}
+
+absl::StatusOr<std::optional<Finish>> ReadFinish(FileSystem& files, const std::string& path) {
+  const auto text = ReadWhole(files, fmt::format("{}/{}", path, kFinished), kMostText);
+  if (absl::IsNotFound(text.status())) return std::nullopt;
+  if (!text.ok()) return text.status();
+  const size_t space = text->find(' ');
+  if (const auto step = StepOfName(text->substr(0, space));
+      step && space != std::string::npos && text->ends_with('\n')) {
+    return Finish{*step, text->substr(space + 1, text->size() - space - 2)};
+  }
+  return DataLoss("{}/{} is damaged: expected a line such as \"checkpoint-000100 100 steps\"", path,
+                  kFinished);
+}
+
+absl::StatusOr<bool> IsHeld(FileSystem& files, const std::string& path) {
+  const auto lock = File::OpenToRead(files, fmt::format("{}/{}", path, kLock));
+  if (absl::IsNotFound(lock.status())) return false;
+  if (!lock.ok()) return lock.status();
+  // Given back at once; a job that wants the directory at this very moment tries again.
+  TUTTI_ASSIGN_OR_RETURN(const bool alone, lock->TryLock(/*exclusive=*/false));
+  return !alone;
 }
 
 absl::StatusOr<ModelDirectory> ModelDirectory::Open(FileSystem& files, const std::string& path,
@@ -212,16 +253,16 @@ absl::StatusOr<std::vector<int64_t>> ModelDirectory::Retain(int64_t keep) {
   return removed;
 }
 
-absl::Status ModelDirectory::WriteBest(const Best& best) {
-  const std::string fresh = Inside(std::string(kTemporary) + std::string(kBest));
-  const int removed = files_->RemoveFile(fresh);
-  if (removed < 0 && removed != -ENOENT) return SystemError("remove", fresh, removed);
-  TUTTI_RETURN_IF_ERROR(
-      WriteAndSync(*files_, fresh,
-                   fmt::format("{} {} {}\n", CheckpointName(best.step), best.metric, best.value)));
-  const int result = files_->Rename(fresh, Inside(kBest));
-  if (result < 0) return SystemError("replace", Inside(kBest), result);
+absl::Status ModelDirectory::RemoveFinish() {
+  const int result = files_->RemoveFile(Inside(kFinished));
+  if (result == -ENOENT) return absl::OkStatus();
+  if (result < 0) return SystemError("remove", Inside(kFinished), result);
   return SyncDirectory(*files_, path_);
+}
+
+absl::Status ModelDirectory::WriteFinish(const Finish& finish) {
+  return Replace(*files_, path_, kFinished,
+                 fmt::format("{} {}\n", CheckpointName(finish.step), finish.until));
 }
 
 }  // namespace tutti::checkpoint

@@ -25,6 +25,18 @@ struct Best {
   double value = 0;
 };
 absl::StatusOr<std::optional<Best>> ReadBest(FileSystem& files, const std::string& path);
+// By the one process that evaluates: the job itself, or its evaluator.
+absl::Status WriteBest(FileSystem& files, const std::string& path, const Best& best);
+
+// That a training has come to its end. In the file "finished", which is there from the last
+// checkpoint of a training to the beginning of the next.
+struct Finish {
+  int64_t step = 0;   // of the last checkpoint
+  std::string until;  // how far the training was to go: "200 steps"; "stopped" if a hook ended it
+};
+absl::StatusOr<std::optional<Finish>> ReadFinish(FileSystem& files, const std::string& path);
+// Does a job hold the directory at this moment?
+absl::StatusOr<bool> IsHeld(FileSystem& files, const std::string& path);
 
 // The directory in which the one job that trains a model keeps its checkpoints:
 //
@@ -32,6 +44,7 @@ absl::StatusOr<std::optional<Best>> ReadBest(FileSystem& files, const std::strin
 //   .tmp-checkpoint-...  one that is being written
 //   .deleted-...         one that is being removed
 //   best                 ReadBest
+//   finished             ReadFinish
 //   lock                 held by the job
 //
 // At every moment, through any crash or loss of power, the newest checkpoint that Publish has
@@ -60,7 +73,10 @@ class ModelDirectory {
   // Removes all but the newest `keep` checkpoints (0: none is removed) and the best one. One that
   // somebody reads stays. Gives back what was removed.
   absl::StatusOr<std::vector<int64_t>> Retain(int64_t keep);
-  absl::Status WriteBest(const Best& best);
+
+  // Call the one when a training begins, the other when its last checkpoint is there.
+  absl::Status RemoveFinish();
+  absl::Status WriteFinish(const Finish& finish);
 
  private:
   ModelDirectory(FileSystem& files, std::string path, File lock)

@@ -83,7 +83,7 @@ TEST(ModelDirectoryTest, KeepsTheNewestAndTheBestAndWhatIsRead) {
     ASSERT_TRUE(SaveCheckpoint(System(), directory, step, SomeTensors(float(step))).ok());
   }
   EXPECT_THAT(directory.Retain(0).value(), IsEmpty());
-  ASSERT_TRUE(directory.WriteBest({2, "accuracy", 0.5}).ok());
+  ASSERT_TRUE(WriteBest(System(), folder.path(), {2, "accuracy", 0.5}).ok());
   EXPECT_EQ(ReadBest(System(), folder.path()).value()->value, 0.5);
   {
     const auto reader = SavedCheckpoint::Open(System(), folder / "checkpoint-000003");
@@ -93,7 +93,7 @@ TEST(ModelDirectoryTest, KeepsTheNewestAndTheBestAndWhatIsRead) {
     EXPECT_TRUE(reader->Verify().ok());
   }
   EXPECT_THAT(directory.Retain(2).value(), ElementsAre(3));
-  ASSERT_TRUE(directory.WriteBest({6, "accuracy", 0.75}).ok());
+  ASSERT_TRUE(WriteBest(System(), folder.path(), {6, "accuracy", 0.75}).ok());
   EXPECT_THAT(directory.Retain(1).value(), ElementsAre(5, 2));
 }
 
@@ -172,6 +172,33 @@ TEST(ModelDirectoryTest, ReadOnlyAndMissingDirectoriesAreRefused) {
   SetContent(folder / "file", "");
   EXPECT_THAT(MessageIn(ModelDirectory::Open(System(), folder / "file", "pid 1").status()),
               HasSubstr("Not a directory"));
+}
+
+TEST(ModelDirectoryTest, TellsWhetherATrainingRunsOrHasEnded) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "model";
+  EXPECT_FALSE(IsHeld(System(), path).value());
+  EXPECT_EQ(ReadFinish(System(), path).value(), std::nullopt);
+  {
+    ModelDirectory directory = OpenedAt(path);
+    EXPECT_TRUE(IsHeld(System(), path).value());
+    ASSERT_TRUE(directory.RemoveFinish().ok());
+    ASSERT_TRUE(directory.WriteFinish({100, "100 steps"}).ok());
+  }
+  EXPECT_FALSE(IsHeld(System(), path).value());
+  const auto finish = ReadFinish(System(), path).value();
+  ASSERT_TRUE(finish.has_value());
+  EXPECT_EQ(finish->step, 100);
+  EXPECT_EQ(finish->until, "100 steps");
+  ModelDirectory again = OpenedAt(path);
+  ASSERT_TRUE(again.RemoveFinish().ok());
+  EXPECT_EQ(ReadFinish(System(), path).value(), std::nullopt);
+  for (const char* text :
+       {"", "checkpoint-000100", "checkpoint-1 1 steps\n", "checkpoint-000100 1"}) {
+    std::ofstream(path + "/finished") << text;
+    EXPECT_THAT(MessageIn(ReadFinish(System(), path).status()), HasSubstr("finished is damaged"))
+        << text;
+  }
 }
 
 }  // namespace

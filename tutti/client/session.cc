@@ -142,13 +142,16 @@ RunResponse RunToEnd(Master& master, MasterRunRequest&& request) {
 
 RunResponse RunUntilStopped(Master& master, MasterRunRequest&& request,
                             const std::stop_token& stop) {
+  const absl::Status stopped = Cancelled("the caller asked for the run to stop");
   const int64_t step = request.step;
   RunResponse response;
+  if (stop.stop_requested()) {  // nothing begins; an Abort could come after a quick step's end
+    response.status = stopped;
+    return response;
+  }
   {
     // Destroyed, which waits for the callback, before the step is cleaned up.
-    const std::stop_callback stopper(stop, [&master, step] {
-      master.Abort(step, Cancelled("the caller asked for the run to stop"));
-    });
+    const std::stop_callback stopper(stop, [&] { master.Abort(step, stopped); });
     response = RunToEnd(master, std::move(request));
   }
   if (stop.stop_requested()) master.CleanUp(step);

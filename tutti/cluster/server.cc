@@ -1,6 +1,7 @@
 #include "tutti/cluster/server.h"
 
 #include <fmt/format.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -60,14 +61,32 @@ struct Division {
   bool crowded = false;
 };
 
+// How many tasks of the cluster have the host of this one in their address.
+int TasksHere(const ServerOptions& options) {
+  const auto host_of = [](const std::string& address) {
+    return address.substr(0, address.rfind(':'));
+  };
+  const auto job = options.cluster.find(options.job);
+  if (job == options.cluster.end() || !job->second.contains(options.task)) return 1;
+  const std::string host = host_of(job->second.at(options.task));
+  int count = 0;
+  for (const auto& [name, tasks] : options.cluster) {
+    for (const auto& [index, address] : tasks) count += host_of(address) == host ? 1 : 0;
+  }
+  return count;
+}
+
 // Several devices have cores of their own where there are enough. A single one takes what the
-// system gives it: other tasks on this host may have one, too.
+// system gives it: other tasks on this host may have one, too. Tasks of one host that nobody has
+// given cores take an even share each: their teams would spend the time of each other's cores.
 Division Divide(const ServerOptions& options) {
   Division division;
   const std::vector<int> usable = NumbersOfUsableCores();
   const int count = UsableCores();
+  const bool all = int(usable.size()) == get_nprocs();
+  const int share = all ? std::max(1, count / TasksHere(options)) : count;
   division.cores = options.cores_per_device > 0 ? options.cores_per_device
-                                                : std::max(1, count / options.devices);
+                                                : std::max(1, share / options.devices);
   const int wanted = division.cores * options.devices;
   division.crowded = wanted > count;
   static std::atomic<bool> told = false;
@@ -77,7 +96,7 @@ Division Divide(const ServerOptions& options) {
         options.devices, options.devices == 1 ? "" : "s", division.cores,
         division.cores == 1 ? "" : "s", count, count == 1 ? "" : "s");
   }
-  if (!division.crowded && options.devices > 1 && int(usable.size()) == count) {
+  if (!division.crowded && options.devices > 1 && share == count && int(usable.size()) == count) {
     for (int i = 0; i < options.devices; ++i) {
       if (options.cores_per_device == 0) {
         division.pinned.push_back(ShareOfCores(usable, i, options.devices));
@@ -194,6 +213,7 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                          .start_seconds = options.start_seconds,
                                          .stopped = options.stopped},
                                         member_->peers.get(), member_->peers.get()));
+  worker_->SetMemorySource(member_->network->memory(), ClusterNetwork::kLeastShared);
   TaskServices::Options services{.worker = worker_,
                                  .peers = member_->peers,
                                  .address = own,

@@ -28,7 +28,8 @@ struct ServerOptions {
   std::string job = "local";
   int task = 0;
   int devices = 1;
-  // 0: all cores, divided among the devices. At most the cores of this process, or 16.
+  // 0: all cores, divided among the devices; where this process may use every core of its host,
+  // among the tasks of the cluster on that host first. At most the cores of this process, or 16.
   int cores_per_device = 0;
   // How this process takes part in collectives; null: it does not. Shared, since memory of steps
   // belongs to it.

@@ -31,7 +31,7 @@ std::shared_ptr<WorkerService::Account> WorkerService::AccountOf(
 }
 
 // A request comes from another process and may name anything.
-absl::Status WorkerService::CheckRun(Account& account, const RunRequest& request) {
+absl::Status WorkerService::CheckRun(Account& account, RunRequest& request) {
   std::lock_guard lock(mutex_);
   if (!account.lost.ok()) return account.lost;
   const auto registered = account.handles.find(request.handle);
@@ -54,6 +54,7 @@ absl::Status WorkerService::CheckRun(Account& account, const RunRequest& request
   if (!account.running.try_emplace(request.id, NowNanos()).second) {
     return AlreadyExists("step {} runs already", request.id.step);
   }
+  request.caller_waits = registered->second.brief;
   ++open_runs_;
   return absl::OkStatus();
 }
@@ -131,7 +132,7 @@ void WorkerService::Register(const std::shared_ptr<Peer>& master, std::string fi
 
 void WorkerService::RegisterNow(const std::shared_ptr<Account>& account, RegisterRequest request,
                                 const ControlDone& done) {
-  Registered registered{.session = request.session, .feeds = {}};
+  Registered registered{.session = request.session};
   for (const Partition& part : request.parts) {
     for (const Output& feed : part.program.feeds) {
       registered.feeds.push_back({feed.dtype(), feed.shape()});
@@ -142,6 +143,7 @@ void WorkerService::RegisterNow(const std::shared_ptr<Account>& account, Registe
       done(handle.status());
       return;
     }
+    registered.brief = worker_->RunsBriefly(*handle);
     absl::Status lost;
     {
       std::lock_guard lock(mutex_);

@@ -54,6 +54,7 @@ class WorkerService {
   struct Registered {
     uint64_t session = 0;
     std::vector<ValueType> feeds;
+    bool brief = false;  // runs on the thread that brings the request
   };
   // What one master has here. Guarded by mutex_.
   struct Account {
@@ -64,7 +65,7 @@ class WorkerService {
   };
 
   std::shared_ptr<Account> AccountOf(const std::shared_ptr<Peer>& master);
-  absl::Status CheckRun(Account& account, const RunRequest& request);
+  absl::Status CheckRun(Account& account, RunRequest& request);
   void RunNow(const std::shared_ptr<Account>& account, uint64_t call, RunRequest request);
   void RegisterNow(const std::shared_ptr<Account>& account, RegisterRequest request,
                    const ControlDone& done);

@@ -4,15 +4,18 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "tutti/graph/build.h"
+#include "tutti/graph/op_def.h"
 
 namespace tutti {
 namespace {
 
 // One walk over the nodes in topological order. Every node is added to its device's graph; an input
 // that lives elsewhere is sent from there (the producer was added already, so the Send can follow
-// it at once) and received here.
+// it at once) and received here. Constants and feeds are not sent: each device that needs one has
+// its own copy, which comes with the program, or with the request that starts a step.
 class Cutter {
  public:
   Cutter(const Program& program, std::span<const DeviceInfo> devices) : program_(program) {
@@ -27,20 +30,30 @@ class Cutter {
   }
 
   absl::StatusOr<std::vector<Partition>> Run() {
-    for (const auto& node : program_.graph->nodes()) TUTTI_RETURN_IF_ERROR(Add(*node));
-    for (size_t i = 0; i < program_.feeds.size(); ++i) {
-      Partition& part = parts_[PartOf(*program_.feeds[i].node)];
-      part.program.feeds.push_back(LocalOutput(program_.feeds[i]));
-      part.feed_index.push_back(int(i));
+    const std::unordered_set<const Node*> at_home = NeededAtHome();
+    for (const auto& node : program_.graph->nodes()) {
+      if (IsRepeated(*node) && !at_home.contains(node.get())) continue;
+      TUTTI_RETURN_IF_ERROR(Add(*node, PartOf(*node)).status());
     }
     for (size_t i = 0; i < program_.fetches.size(); ++i) {
-      Partition& part = parts_[PartOf(*program_.fetches[i].node)];
-      part.program.fetches.push_back(LocalOutput(program_.fetches[i]));
-      part.fetch_index.push_back(int(i));
+      const Output fetch = program_.fetches[i];
+      const size_t part = PartOf(*fetch.node);
+      TUTTI_ASSIGN_OR_RETURN(const Output here, Here(fetch, part));
+      parts_[part].program.fetches.push_back(here);
+      parts_[part].fetch_index.push_back(int(i));
     }
     for (const Node* target : program_.targets) {
       const size_t part = PartOf(*target);
-      parts_[part].program.targets.push_back(local_[part].at(target));
+      TUTTI_ASSIGN_OR_RETURN(const Node* here, ControlHere(*target, part));
+      parts_[part].program.targets.push_back(here);
+    }
+    for (size_t i = 0; i < program_.feeds.size(); ++i) {
+      for (size_t part = 0; part < parts_.size(); ++part) {
+        const auto it = local_[part].find(program_.feeds[i].node);
+        if (it == local_[part].end()) continue;
+        parts_[part].program.feeds.push_back(it->second->output(program_.feeds[i].index));
+        parts_[part].feed_index.push_back(int(i));
+      }
     }
     for (const auto& [part, node] : sends_) parts_[part].program.targets.push_back(node);
     std::erase_if(parts_, [](const Partition& part) { return part.program.graph->size() == 0; });
@@ -49,13 +62,30 @@ class Cutter {
 
  private:
   size_t PartOf(const Node& node) const { return by_name_.at(node.device()); }
-  Output LocalOutput(Output output) const {
-    return local_[PartOf(*output.node)].at(output.node)->output(output.index);
+  // Added wherever it is needed, and only there.
+  static bool IsRepeated(const Node& node) {
+    return node.def().source && node.inputs().empty() && node.control_inputs().empty();
   }
 
-  absl::Status Add(const Node& node) {
-    const size_t part = PartOf(node);
+  // Nodes that are repeated, and needed on their own device as well: they keep their places there.
+  std::unordered_set<const Node*> NeededAtHome() const {
+    std::unordered_set<const Node*> needed;
+    const auto need = [&](const Node& node, size_t part) {
+      if (IsRepeated(node) && PartOf(node) == part) needed.insert(&node);
+    };
+    for (const auto& node : program_.graph->nodes()) {
+      const size_t part = PartOf(*node);
+      for (const Output& input : node->inputs()) need(*input.node, part);
+      for (const Node* before : node->control_inputs()) need(*before, part);
+    }
+    for (const Output& fetch : program_.fetches) need(*fetch.node, PartOf(*fetch.node));
+    for (const Node* target : program_.targets) need(*target, PartOf(*target));
+    return needed;
+  }
+
+  absl::StatusOr<const Node*> Add(const Node& node, size_t part) {
     NodeSpec spec = node.spec();
+    spec.device = parts_[part].device;
     for (Output& input : spec.inputs) {
       TUTTI_ASSIGN_OR_RETURN(input, Here(input, part));
     }
@@ -69,22 +99,31 @@ class Cutter {
     TUTTI_ASSIGN_OR_RETURN(const Node* copy, AddNode(*program.graph, std::move(spec)));
     program.memory.CopyNode(program_.memory, node, *copy);
     local_[part][&node] = copy;
-    return absl::OkStatus();
+    return copy;
+  }
+
+  // The copy of a node on a device that has it, or may repeat it.
+  absl::StatusOr<const Node*> LocalNode(const Node& node, size_t part) {
+    const auto it = local_[part].find(&node);
+    return it == local_[part].end() ? Add(node, part) : it->second;
   }
 
   absl::StatusOr<Output> Here(Output output, size_t part) {
     const size_t from = PartOf(*output.node);
-    if (from == part) return LocalOutput(output);
+    if (from == part || IsRepeated(*output.node)) {
+      TUTTI_ASSIGN_OR_RETURN(const Node* here, LocalNode(*output.node, part));
+      return here->output(output.index);
+    }
     if (const auto it = received_[part].find(output); it != received_[part].end())
       return it->second;
-    TUTTI_ASSIGN_OR_RETURN(Node * recv,
-                           Transfer(LocalOutput(output), {}, output.name(), from, part));
+    const Output there = local_[from].at(output.node)->output(output.index);
+    TUTTI_ASSIGN_OR_RETURN(Node * recv, Transfer(there, {}, output.name(), from, part));
     return received_[part][output] = recv->output();
   }
 
   absl::StatusOr<const Node*> ControlHere(const Node& before, size_t part) {
     const size_t from = PartOf(before);
-    if (from == part) return local_[part].at(&before);
+    if (from == part || IsRepeated(before)) return LocalNode(before, part);
     if (const auto it = control_[part].find(&before); it != control_[part].end()) return it->second;
     NodeSpec token;
     token.op = "Constant";

@@ -22,7 +22,8 @@ struct Partition {
 
 // Cuts a placed program into one part per device that has nodes, in the order of `devices`. A value
 // that several nodes of a device need crosses once, by one Send and one Recv; a control edge
-// crosses as an empty message, once per node and device.
+// crosses as an empty message, once per node and device. Constants and feeds do not cross: every
+// device that needs one has it, so several parts may have the same feed.
 //
 // Send and Recv of a value meet under a key that says where it comes from and where it goes:
 //   SOURCE;DESTINATION;NAME    /job:ps/task:0/cpu:0;/job:worker/task:1/cpu:0;w

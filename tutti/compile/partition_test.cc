@@ -55,24 +55,45 @@ feed x
 fetch c
 fetch a
 )"),
-            "[/cpu:0] feeds 0 fetches 0\n"
-            "x = Placeholder() {dtype=float32, shape=[2]} @/cpu:0\n"
-            "x.send = Send(x) {key=\"/cpu:0;/cpu:2;x\"} @/cpu:0\n"
+            "[/cpu:0] feeds  fetches 0\n"
             "a.recv = Recv() {dtype=float32, key=\"/cpu:2;/cpu:0;a\", shape=[2]} @/cpu:0\n"
             "b.recv = Recv() {dtype=float32, key=\"/cpu:2;/cpu:0;b\", shape=[2]} @/cpu:0\n"
             "c = Add(a.recv, b.recv) @/cpu:0\n"
-            "feed x\n"
             "fetch c\n"
-            "target x.send\n"
-            "[/cpu:2] feeds  fetches 1\n"
-            "x.recv = Recv() {dtype=float32, key=\"/cpu:0;/cpu:2;x\", shape=[2]} @/cpu:2\n"
-            "a = Neg(x.recv) @/cpu:2\n"
-            "b = Exp(x.recv) @/cpu:2\n"
+            "[/cpu:2] feeds 0 fetches 1\n"
+            "x = Placeholder() {dtype=float32, shape=[2]} @/cpu:2\n"
+            "a = Neg(x) @/cpu:2\n"
+            "b = Exp(x) @/cpu:2\n"
             "a.send = Send(a) {key=\"/cpu:2;/cpu:0;a\"} @/cpu:2\n"
             "b.send = Send(b) {key=\"/cpu:2;/cpu:0;b\"} @/cpu:2\n"
+            "feed x\n"
             "fetch a\n"
             "target a.send\n"
             "target b.send\n");
+}
+
+TEST(Partition, ConstantsAndFeedsAreRepeated) {
+  EXPECT_EQ(Cut(R"(
+x = Placeholder() {dtype=float32, shape=[]}
+c = Constant() {value=float32 [] {2}}
+a = Mul(x, c)
+b = Add(x, c) @/cpu:1
+feed x
+fetch a
+fetch b
+)"),
+            "[/cpu:0] feeds 0 fetches 0\n"
+            "x = Placeholder() {dtype=float32, shape=[]} @/cpu:0\n"
+            "c = Constant() {value=float32 [] {2}} @/cpu:0\n"
+            "a = Mul(x, c) @/cpu:0\n"
+            "feed x\n"
+            "fetch a\n"
+            "[/cpu:1] feeds 0 fetches 1\n"
+            "x = Placeholder() {dtype=float32, shape=[]} @/cpu:1\n"
+            "c = Constant() {value=float32 [] {2}} @/cpu:1\n"
+            "b = Add(x, c) @/cpu:1\n"
+            "feed x\n"
+            "fetch b\n");
 }
 
 TEST(Partition, AControlEdgeCrossesAsAnEmptyMessage) {

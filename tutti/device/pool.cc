@@ -33,6 +33,8 @@ struct MemoryPool::State {
   std::mutex mutex;
   std::array<std::vector<Block*>, kClasses> idle;
   Usage usage;
+  Source source;  // may be empty
+  size_t least = 0;
 };
 
 class MemoryPool::Block final : public Buffer {
@@ -79,6 +81,7 @@ absl::StatusOr<Tensor> MemoryPool::Allocate(DType dtype, const Shape& shape) {
   }
   const SizeClass size_class = ClassOf(size_t(*bytes));
   Block* block = nullptr;
+  Source source;
   {
     std::lock_guard lock(state_->mutex);
     auto& idle = state_->idle[size_class.index];
@@ -87,13 +90,16 @@ absl::StatusOr<Tensor> MemoryPool::Allocate(DType dtype, const Shape& shape) {
       idle.pop_back();
       state_->usage.idle -= int64_t(block->size());
     }
+    if (block == nullptr && size_class.bytes >= state_->least) source = state_->source;
     state_->usage.in_use += int64_t(size_class.bytes);
     state_->usage.peak = std::max(state_->usage.peak, state_->usage.in_use);
   }
   if (block != nullptr) {
     block->Take(state_);
   } else {
-    BufferRef memory = AllocateBuffer(size_class.bytes);
+    BufferRef memory;
+    if (source != nullptr) memory = source(size_class.bytes);
+    if (!memory) memory = AllocateBuffer(size_class.bytes);
     if (!memory) {
       std::lock_guard lock(state_->mutex);
       state_->usage.in_use -= int64_t(size_class.bytes);
@@ -103,6 +109,12 @@ absl::StatusOr<Tensor> MemoryPool::Allocate(DType dtype, const Shape& shape) {
     block = new Block(state_, std::move(memory), size_class.index);
   }
   return Tensor(dtype, shape, BufferRef(block));
+}
+
+void MemoryPool::SetSource(Source source, size_t least) {
+  std::lock_guard lock(state_->mutex);
+  state_->source = std::move(source);
+  state_->least = least;
 }
 
 MemoryPool::Usage MemoryPool::usage() const {

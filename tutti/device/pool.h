@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -22,6 +23,11 @@ class MemoryPool {
   ~MemoryPool();
 
   absl::StatusOr<Tensor> Allocate(DType dtype, const Shape& shape);
+
+  // Where blocks of at least `least` bytes come from from here on: memory that other processes can
+  // read in place. An empty reference means that there is none, and the system's is used.
+  using Source = std::function<BufferRef(size_t bytes)>;
+  void SetSource(Source source, size_t least);
 
   // Bytes in use by tensors now, at most since the start, and lying idle.
   struct Usage {

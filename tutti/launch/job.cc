@@ -2,7 +2,8 @@
 // deadline. A task that is lost is mended where the policy allows: after a pause it is started
 // again, alone or, once the others have ended, with them. Else the first task that fails is the
 // cause of the job's end; the others learn of it from each other and end by themselves, and whoever
-// does not within the grace time is ended by force.
+// does not within the grace time is ended by force. The evaluator is nobody's peer: the others go
+// on without it, and its loss is told again, and is the code of the job, at the end.
 #include "tutti/launch/job.h"
 
 #include <fmt/format.h>
@@ -64,6 +65,7 @@ int Job::Run() {
     LookAtTasks();
   }
   for (size_t i = 0; i < tasks_.size(); ++i) output_.Flush(i);
+  if (!cause_) cause_ = lost_evaluator_;
   if (signal_ != 0 && cause_) {
     output_.Say(fmt::format("tutti run: interrupted by {}", SignalName(signal_)));
   } else if (cause_) {
@@ -192,10 +194,12 @@ void Job::TakeRest(size_t index, int fd) {
 void Job::TakeLoss(size_t index, int code) {
   const Task& task = tasks_[index];
   const RestartPolicy::Loss loss = {index, code, SecondsSince(task.started)};
+  if (IsEvaluator(index) && !policy_.MayCure(code) && !final_ && !mend_all_) {
+    return GoOnWithoutEvaluator(CauseOf(loss), "");
+  }
   // A task that only lost a peer is not the cause, though its end may be seen first.
   if (!cause_ || (cause_->loss.code == kPeerLost && code != kPeerLost && !terminated_)) {
-    const auto& lines = output_.last_lines(index);
-    cause_ = Cause{loss, task.process->signal(), {lines.begin(), lines.end()}};
+    cause_ = CauseOf(loss);
   }
   if (!mend_all_) losses_.push_back(loss);
   if (final_ || mend_all_) return;
@@ -206,9 +210,21 @@ void Job::TakeLoss(size_t index, int code) {
     const double pause = policy_.PauseSeconds();
     mend_at_ = NowNanos() + int64_t(pause * double(kSecond));
     output_.Say(fmt::format("tutti run: {} {}; it is started again in {:g} s (restart {} of {})",
-                            task.role, HowItEnded(), pause, policy_.used() + 1,
+                            task.role, HowItEnded(*cause_), pause, policy_.used() + 1,
                             policy_.restarts()));
   }
+}
+
+Job::Cause Job::CauseOf(const RestartPolicy::Loss& loss) const {
+  const auto& lines = output_.last_lines(loss.task);
+  return {loss, tasks_[loss.task].process->signal(), {lines.begin(), lines.end()}};
+}
+
+void Job::GoOnWithoutEvaluator(const Cause& cause, const std::string& reason) {
+  lost_evaluator_ = cause;
+  gave_up_ = reason;
+  output_.Say(
+      fmt::format("tutti run: evaluator {}; the others go on without it", HowItEnded(cause)));
 }
 
 // At the end of a pause, and with all tasks once the last has ended.
@@ -217,6 +233,15 @@ void Job::Mend() {
   std::vector<size_t> tasks;
   if (!mend_all_) {
     const RestartPolicy::Decision decision = policy_.Decide(losses_, cause_->loss);
+    if (decision.kind == RestartPolicy::Decision::Kind::kGiveUp &&
+        std::all_of(losses_.begin(), losses_.end(),
+                    [this](const RestartPolicy::Loss& loss) { return IsEvaluator(loss.task); })) {
+      const Cause cause = *cause_;
+      losses_.clear();
+      cause_.reset();
+      mend_at_ = 0;
+      return GoOnWithoutEvaluator(cause, decision.reason);
+    }
     if (decision.kind == RestartPolicy::Decision::Kind::kGiveUp) {
       gave_up_ = decision.reason;
       return EndFinally();
@@ -236,6 +261,7 @@ void Job::Mend() {
   }
   losses_.clear();
   cause_.reset();
+  if (mend_all_) lost_evaluator_.reset();
   mend_at_ = deadline_ = 0;
   mend_all_ = terminated_ = false;
 }
@@ -297,23 +323,23 @@ void Job::LookAtTasks() {
   for (const size_t task : finding.given_up) tasks_[task].process->Signal(SIGKILL);
 }
 
-std::string Job::HowItEnded() const {
-  if (cause_->never_came) return "exited with code 0 before it joined the others, who wait for it";
-  const std::string& host = tasks_[cause_->loss.task].host;
-  const int code = cause_->loss.code;
-  if (!host.empty() && cause_->signal == 0 && code > 128) {
+std::string Job::HowItEnded(const Cause& cause) const {
+  if (cause.never_came) return "exited with code 0 before it joined the others, who wait for it";
+  const std::string& host = tasks_[cause.loss.task].host;
+  const int code = cause.loss.code;
+  if (!host.empty() && cause.signal == 0 && code > 128) {
     // What ended a task elsewhere is in its code; 255 is ssh's own.
     return code == kSshFailed
                ? fmt::format("was lost: ssh to {} failed, or its connection was cut", host)
                : fmt::format("was ended by {} on {}", SignalName(code - 128), host);
   }
-  return cause_->signal != 0 ? fmt::format("was ended by {}", SignalName(cause_->signal))
-                             : fmt::format("exited with code {}", cause_->loss.code);
+  return cause.signal != 0 ? fmt::format("was ended by {}", SignalName(cause.signal))
+                           : fmt::format("exited with code {}", cause.loss.code);
 }
 
 void Job::TellCause() {
   const std::string& role = tasks_[cause_->loss.task].role;
-  output_.Say(fmt::format("tutti run: {} {}; its last lines:", role, HowItEnded()));
+  output_.Say(fmt::format("tutti run: {} {}; its last lines:", role, HowItEnded(*cause_)));
   for (const std::string& line : cause_->last_lines) output_.Say("  " + line);
   if (!gave_up_.empty()) output_.Say(fmt::format("tutti run: gave up on {}: {}", role, gave_up_));
   if (!options_.log_dir.empty()) {

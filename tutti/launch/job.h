@@ -80,13 +80,16 @@ class Job {
   void TakeRest(size_t task, int fd);
   void TakeSignal();
   void TakeLoss(size_t task, int code);
+  Cause CauseOf(const RestartPolicy::Loss& loss) const;
+  bool IsEvaluator(size_t task) const { return tasks_[task].id.job == "evaluator"; }
+  void GoOnWithoutEvaluator(const Cause& cause, const std::string& reason);
   void Mend();
   void EndFinally();
   void StartDeadline(double seconds);
   void EndByForce();
   void LookAtTasks();
   void TellCause();
-  std::string HowItEnded() const;
+  std::string HowItEnded(const Cause& cause) const;
 
   const LaunchOptions& options_;
   std::vector<Task> tasks_;
@@ -100,6 +103,7 @@ class Job {
   int64_t next_look_ = 0;
   std::vector<RestartPolicy::Loss> losses_;  // that are not mended
   std::optional<Cause> cause_;               // of these
+  std::optional<Cause> lost_evaluator_;      // that was not started again
   std::string gave_up_;                      // why there is no further restart
   int64_t mend_at_ = 0;                      // 0: nothing is to be mended
   bool mend_all_ = false;                    // once all have ended

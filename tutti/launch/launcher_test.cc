@@ -271,6 +271,30 @@ TEST_F(LauncherTest, ALostTaskIsStartedAgainWhileTheOthersGoOn) {
   EXPECT_EQ(Read("logs/worker-1.log"), "start\nstart\n");
 }
 
+// The worker ends when it reads that the launcher goes on.
+constexpr const char* kWithEvaluator =
+    "case \"$TF_CONFIG\" in *'\"type\":\"evaluator\"'*) kill -KILL $$;; esac; "
+    "until grep -q 'go on without it' $folder/said; do sleep 0.01; done; echo done";
+
+TEST_F(LauncherTest, OthersGoOnWithoutTheEvaluator) {
+  roles_ = {.evaluator = true};
+  Start(1, kWithEvaluator, 0.01);
+  EXPECT_EQ(Wait(), 128 + SIGKILL);
+  EXPECT_EQ(Read("logs/worker-0.log"), "done\n");
+  EXPECT_THAT(Read("said"), HasSubstr("tutti run: evaluator was ended by SIGKILL; the others go on "
+                                      "without it\n"));
+}
+
+TEST_F(LauncherTest, OthersGoOnWithoutAnEvaluatorThatIsInACrashLoop) {
+  roles_ = {.evaluator = true};
+  restarts_ = 100;
+  pause_ = 0.01;
+  Start(1, kWithEvaluator, 0.01);
+  EXPECT_EQ(Wait(), 128 + SIGKILL);
+  EXPECT_EQ(Read("logs/worker-0.log"), "done\n");
+  EXPECT_THAT(Read("said"), HasSubstr("tutti run: gave up on evaluator: it has ended within"));
+}
+
 TEST_F(LauncherTest, ATaskStartedAgainHasItsOldAddress) {
   restarts_ = 1;
   Start(1,

@@ -1,6 +1,7 @@
 #include "tutti/net/poller.h"
 
 #include <poll.h>
+#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -103,6 +104,7 @@ Poller::Waited Poller::Wait(int64_t timeout_nanos, int64_t spin_nanos) {
     const int64_t before = std::exchange(now, NowNanos());
     crowded = spin_nanos > 0 && now - before > kCrowdedNanos;
     if (ready) return crowded ? Waited::kCrowded : Waited::kFound;
+    if (spin_nanos > 0) sched_yield();
   } while (now < spin_end && !crowded);
   const int64_t until = std::min(end, deadline_.load(std::memory_order_relaxed));
   if (until > now) Sleep(until - now);

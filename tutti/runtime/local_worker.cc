@@ -11,6 +11,7 @@
 #include "tutti/base/team.h"
 #include "tutti/graph/find_within.h"
 #include "tutti/graph/op_def.h"
+#include "tutti/runtime/executor/brief_step.h"
 #include "tutti/runtime/executor/executor.h"
 #include "tutti/runtime/register.h"
 
@@ -100,6 +101,7 @@ absl::StatusOr<uint64_t> LocalWorker::DoRegister(RegisterRequest request) {
     added.has_collectives = AnyIs(&OpDef::collective, program);
     registered->has_collectives |= added.has_collectives;
     registered->has_transfers |= AnyIs(&OpDef::transfer, program);
+    registered->brief = request.parts.size() == 1 && IsBrief(program);
     TUTTI_ASSIGN_OR_RETURN(auto plan, MakeStepPlan(std::move(program), device));
     registered->feeds += plan->feeds.size();
     registered->fetches += plan->fetches.size();
@@ -123,9 +125,19 @@ void LocalWorker::Deregister(uint64_t handle) {
   if (--session->second == 0) sessions_.erase(session);
 }
 
+bool LocalWorker::RunsBriefly(uint64_t handle) const {
+  std::lock_guard lock(mutex_);
+  const auto it = registered_.find(handle);
+  return it != registered_.end() && it->second->brief;
+}
+
 bool LocalWorker::HasSession(uint64_t session) const {
   std::lock_guard lock(mutex_);
   return sessions_.contains(session);
+}
+
+void LocalWorker::SetMemorySource(const MemoryPool::Source& source, size_t least) {
+  for (const auto& device : devices_) device->pool().SetSource(source, least);
 }
 
 MemoryPool& LocalWorker::PoolOf(std::string_view device) {

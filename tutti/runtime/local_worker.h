@@ -58,10 +58,15 @@ class LocalWorker final : public Worker {
   std::vector<DeviceStats> stats() const;
 
   RendezvousTable& rendezvous() { return rendezvous_; }
+  // Is the step, by what Register gave, done sooner than its lane could be woken (IsBrief)? Then a
+  // thread that has other things to do may run it as one whose caller waits.
+  bool RunsBriefly(uint64_t handle) const;
   // Has the session registered a step here? Values of others are not wanted.
   bool HasSession(uint64_t session) const;
   // The memory of a device, or of the first one when there is none of that name.
   MemoryPool& PoolOf(std::string_view device);
+  // Where the pools of all devices get large blocks from.
+  void SetMemorySource(const MemoryPool::Source& source, size_t least);
 
  private:
   class RunningStep;

@@ -37,8 +37,8 @@ struct RunRequest {
   int64_t random_step = 0;  // for random ops that are given no step
   bool trace = false;
   TensorList feeds;  // those of the registered parts, one part after the other
-  // The calling thread has nothing to do until the answer comes, so work may be done on it. Not
-  // sent: false where a request arrives from another process.
+  // Work may be done on the calling thread: it has nothing else to do until the answer comes, or
+  // the work is brief. Not sent: who receives a request decides.
   bool caller_waits = false;
 };
 

@@ -31,6 +31,7 @@ struct RegisteredStep {
   uint64_t session = 0;
   bool has_collectives = false;
   bool has_transfers = false;
+  bool brief = false;  // IsBrief
   CompileOptions options;
 };
 

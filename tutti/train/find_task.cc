@@ -34,11 +34,9 @@ void CheckRoleFlags(const LaunchEnvironment& environment, const StrategyDef& str
         NameOf(environment.kind),
         environment.kind == LaunchKind::kAlone ? ", or use tutti run --ps and --evaluator" : ""));
   }
-  for (const auto& [role, wanted] :
-       {std::pair("ps", config.ps > 0), {"evaluator", config.evaluator}}) {
-    if (!wanted || strategy.others.contains(role)) continue;
-    ThrowInvalidArgument(fmt::format("--{} is given, but --strategy {} has no work for that role",
-                                     role, strategy.name));
+  if (config.ps > 0 && !strategy.others.contains("ps")) {
+    ThrowInvalidArgument(
+        fmt::format("--ps is given, but --strategy {} has no work for that role", strategy.name));
   }
   ThrowIfError(DivideRoles(environment.size, int(config.ps), config.evaluator).status());
 }

@@ -155,7 +155,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
   flags.Add("ps", &config.ps,
             "how many of the processes that mpirun, srun or torchrun started hold variables", 0);
-  flags.Add("evaluator", &config.evaluator, "the last of these processes evaluates");
+  flags.Add("evaluator", &config.evaluator,
+            "the last of these processes evaluates every checkpoint in --model-dir");
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
   flags.Add("insecure", &config.insecure,
@@ -201,11 +202,23 @@ void CheckFiles(const RunConfig& config) {
   }
 }
 
+// An evaluator and the training learn of each other by the directory alone.
+void CheckEvaluator(const TaskConfig& task, const RunConfig& config) {
+  const bool has_evaluator = task.cluster.jobs().contains("evaluator");
+  if (!config.model_dir.empty()) return;
+  if (!IsEvaluator(task) && !(has_evaluator && task.TrainerRank() == 0)) return;
+  ThrowInvalidArgument(
+      "an evaluator evaluates the checkpoints of a training, and there is no --model-dir for them; "
+      "give one to all tasks, on a disk that the chief, the ps and the evaluator share");
+}
+
 // Who this is, before the others are waited for.
 void ShowRole(const TaskConfig& task, const RunConfig& config) {
   const size_t tasks = task.cluster.Trainers().size();
   const int rank = task.TrainerRank();
-  const std::string place = rank < 0 ? "does not train" : fmt::format("rank {} of {}", rank, tasks);
+  const std::string place = IsEvaluator(task) ? "evaluates checkpoints"
+                            : rank < 0        ? "does not train"
+                                              : fmt::format("rank {} of {}", rank, tasks);
   FormatTo(stderr, "{}: {}, {}, strategy {}\n", config.program, ToString(task.task), place,
            config.strategy);
   if (rank != 0) return;
@@ -318,6 +331,7 @@ int Main(int argc, char** argv, const MainOptions& options,
     meeting = false;
     if (task) {
       CheckRole(*strategy, *task);
+      CheckEvaluator(*task, config);
       RequireToken(*task, config.insecure);
     }
     if (!task || task->TrainerRank() == 0) CheckFiles(config);
@@ -330,7 +344,7 @@ int Main(int argc, char** argv, const MainOptions& options,
   std::unique_ptr<http::MetricsPage> page;
   try {
     page = ServeMetrics(config, task ? &*task : nullptr);
-    if (task && !Trains(*strategy, *task)) {
+    if (task && !Trains(*strategy, *task) && !IsEvaluator(*task)) {
       config.strategy_flags = CompleteFlags(*strategy, config.strategy_flags);
       strategy->others.at(task->task.job)({config, &*task});
       return StopRequested() ? 128 + StopSignal() : 0;

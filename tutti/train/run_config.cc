@@ -8,6 +8,7 @@
 #include "tutti/cluster/tf_config.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/train/strategies/registry.h"
+#include "tutti/train/strategies/strategies.h"
 
 namespace tutti {
 
@@ -19,13 +20,19 @@ void RunConfig::Join() {
   if (!tf_config.empty()) parsed = ValueOrThrow(ParseTfConfig(tf_config));
   if (parsed) {
     CheckRole(def, *parsed);
-    if (!Trains(def, *parsed)) {
+    if (!IsEvaluator(*parsed) && !Trains(def, *parsed)) {
       ThrowInvalidArgument(fmt::format("{} does not train with strategy {}; it has no Estimator",
                                        ToString(parsed->task), strategy));
     }
     role = ToString(parsed->task);
     job = parsed->task.job;
     task = parsed->task.index;
+    // Tasks of a sparse cluster do not all know of it.
+    has_evaluator = !parsed->sparse && parsed->cluster.jobs().contains("evaluator");
+    if (evaluates()) {
+      strategy_object = MakeLocalStrategy();
+      return;
+    }
   }
   strategy_object = def.make({*this, parsed ? &*parsed : nullptr});
 }

@@ -71,12 +71,13 @@ struct RunConfig {
   std::string role = "local";  // "/job:worker/task:1"
   std::string job = "local";   // "worker"
   int task = 0;                // 1
+  bool has_evaluator = false;  // a task of the cluster evaluates the checkpoints of model_dir
   std::shared_ptr<const Strategy> strategy_object = nullptr;
 
-  // Makes the strategy that `strategy` names, which joins the other workers of the cluster. Does
-  // nothing where there is a strategy_object. Main calls it, and an Estimator for its own copy of a
-  // config without one; call it by hand if several Estimators are to share a strategy. Throws
-  // Error.
+  // Makes the strategy that `strategy` names, which joins the other workers of the cluster; the
+  // task evaluator joins nobody. Does nothing where there is a strategy_object. Main calls it, and
+  // an Estimator for its own copy of a config without one; call it by hand if several Estimators
+  // are to share a strategy. Throws Error.
   void Join();
 
   int workers() const {
@@ -85,6 +86,9 @@ struct RunConfig {
   int rank() const { return strategy_object == nullptr ? 0 : strategy_object->peers().rank(); }
   // `rate` as the flags want it: times the batches that an update is made from, and warmed up.
   LearningRate Adjusted(const LearningRate& rate) const;
+  bool evaluates() const { return job == "evaluator"; }  // and trains nothing: TrainAndEvaluate
+  // Does the training leave its evaluations to another task? Not those that may end it.
+  bool leaves_evaluation() const { return has_evaluator && early_stop.empty(); }
   bool leads() const { return rank() == 0; }  // prints, writes files
   bool Tells() const { return leads() && !quiet; }
   bool Shows(std::string_view what) const;  // is it one of the words of `show`?

@@ -34,6 +34,14 @@ absl::StatusOr<std::string> ReadLog(const std::string& given) {
   }
   std::ostringstream text;
   text << in.rdbuf();
+  // What an evaluator found has a file of its own.
+  std::ifstream evaluations(folder ? given + "/eval/metrics.jsonl" : "", std::ios::binary);
+  if (evaluations && evaluations.peek() != std::ifstream::traits_type::eof()) {
+    std::string all = text.str();
+    all.resize(all.rfind('\n') + 1);  // a line that is being written
+    text.str("");
+    text << all << evaluations.rdbuf();
+  }
   return text.str();
 }
 

@@ -115,6 +115,12 @@ TEST(PlotTest, ReadsADirectoryAndWritesAPicture) {
   EXPECT_TRUE(std::filesystem::exists(options.svg));
   options.metrics = {"samples_per_second"};
   EXPECT_THAT(*Plot(options, {}), HasSubstr("samples_per_second: train"));
+  // What an evaluator wrote is there, too.
+  EXPECT_THAT(*text, ::testing::Not(HasSubstr("recall")));
+  std::filesystem::create_directories(dir + "/eval");
+  std::ofstream(dir + "/eval/metrics.jsonl") << "{\"step\":3,\"kind\":\"eval\",\"recall\":0.5}\n";
+  options.metrics = {"recall"};
+  EXPECT_THAT(*Plot(options, {}), HasSubstr("recall: eval"));
   options.metrics = {"beauty"};
   EXPECT_THAT(std::string(MessageOf(Plot(options, {}).status())),
               HasSubstr("there is no metric \"beauty\"; there are loss, accuracy, "));

@@ -229,20 +229,36 @@ std::optional<SaveEnd> Checkpoints::TakeEnded() {
                  std::string(MessageOf(last_))};
 }
 
+void Checkpoints::MarkRunning() {
+  if (directory_) ThrowIfError(WithPrefix(directory_->RemoveFinish(), "--model-dir: "));
+}
+
+void Checkpoints::MarkFinished(int64_t step, const std::string& until) {
+  if (!directory_) return;
+  const absl::Status status = directory_->WriteFinish({step, until});
+  if (!status.ok()) Tell(fmt::format("no evaluator learns of the end: {}", MessageOf(status)));
+}
+
 void Checkpoints::NoteMetrics(int64_t step, const std::map<std::string, double>& metrics) {
-  if (!directory_ || config_.keep_best.empty()) return;
+  if (!directory_ || config_.keep_best.empty() || config_.has_evaluator) return;
   Wait();
-  const auto metric = metrics.find(config_.keep_best);
-  if (metric == metrics.end() || std::isnan(metric->second) || saved_ != step) return;
-  const auto before = checkpoint::ReadBest(Files(), path_);
-  const bool smaller = SmallerIsBetter(config_.keep_best);
-  if (before.ok() && *before && (*before)->metric == config_.keep_best &&
-      (smaller ? (*before)->value <= metric->second : (*before)->value >= metric->second)) {
-    return;
-  }
-  absl::Status status = directory_->WriteBest({step, config_.keep_best, metric->second});
+  if (saved_ != step) return;
+  absl::Status status = NoteBest(Files(), path_, step, config_.keep_best, metrics);
   if (status.ok()) status = directory_->Retain(config_.keep).status();
   if (!status.ok()) Tell(fmt::format("the best checkpoint is not noted: {}", MessageOf(status)));
+}
+
+absl::Status NoteBest(FileSystem& files, const std::string& path, int64_t step,
+                      const std::string& name, const std::map<std::string, double>& metrics) {
+  const auto metric = metrics.find(name);
+  if (metric == metrics.end() || std::isnan(metric->second)) return absl::OkStatus();
+  const auto before = checkpoint::ReadBest(files, path);
+  const bool smaller = SmallerIsBetter(name);
+  if (before.ok() && *before && (*before)->metric == name &&
+      (smaller ? (*before)->value <= metric->second : (*before)->value >= metric->second)) {
+    return absl::OkStatus();
+  }
+  return checkpoint::WriteBest(files, path, {step, name, metric->second});
 }
 
 }  // namespace tutti

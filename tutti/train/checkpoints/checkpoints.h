@@ -12,6 +12,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/checkpoint/model_directory.h"
+#include "tutti/checkpoint/saved_checkpoint.h"
 #include "tutti/client/session.h"
 #include "tutti/train/checkpoints/run_facts.h"
 #include "tutti/train/checkpoints/save_schedule.h"
@@ -69,7 +70,13 @@ class Checkpoints {
   // The save that has ended since the last call, if one has.
   std::optional<SaveEnd> TakeEnded();
 
-  // Keeps the checkpoint of this step as the best one if RunConfig::keep_best says so.
+  // At the beginning of a call of Train and at its end, for evaluators: RunConfig::model_dir says
+  // whether a training is over, and how far it was to go (checkpoint::Finish::until).
+  void MarkRunning();
+  void MarkFinished(int64_t step, const std::string& until);
+
+  // Keeps the checkpoint of this step as the best one if RunConfig::keep_best says so and nobody
+  // else evaluates.
   void NoteMetrics(int64_t step, const std::map<std::string, double>& metrics);
 
  private:
@@ -107,8 +114,38 @@ class Checkpoints {
   int64_t saved_ = -1;  // the last step that is in a checkpoint; read after Wait
 };
 
-// Runs a RestoreShard of these variables from the tensors called `names`. Adds nodes.
+// Notes the checkpoint of `step` in a model directory as the best one if the metric called `name`
+// is better than that of the best one before.
+absl::Status NoteBest(checkpoint::FileSystem& files, const std::string& path, int64_t step,
+                      const std::string& name, const std::map<std::string, double>& metrics);
+
+// The nodes that give variables what the tensors called `names` hold in a checkpoint.
+class RestoreNodes {
+ public:
+  // Adds them to the graph.
+  RestoreNodes(Graph& graph, std::span<const SavedName> variables,
+               const std::vector<std::string>& names);
+  // From the checkpoint at `path`, which is absolute. Throws Error.
+  void Run(Session& session, const std::string& path) const;
+
+ private:
+  Output path_;  // placeholder
+  std::vector<const Node*> targets_;
+};
+
+// Restores them once.
 void RestoreVariables(Graph& graph, Session& session, const std::string& path,
-                      std::span<const SavedName> variables, std::vector<std::string> names);
+                      std::span<const SavedName> variables, const std::vector<std::string>& names);
+
+// The names of the tensors that these variables are saved as.
+std::vector<std::string> NamesOf(std::span<const SavedName> variables);
+
+// Throws Error (kInvalidArgument) with the first differences unless the checkpoint has a tensor for
+// each variable; if `all`, and a variable for each tensor.
+void RequireModel(std::span<const SavedName> variables, const checkpoint::SavedCheckpoint& saved,
+                  bool all);
+
+// Can an older checkpoint be used where this error came from one? Not if it would fail as well.
+bool IsDamage(const absl::Status& status);
 
 }  // namespace tutti

@@ -54,15 +54,11 @@ ResumePoint PointOf(const SavedCheckpoint& saved) {
   return {manifest.step, manifest.position, manifest.order, saved.path()};
 }
 
-// May an older checkpoint help? Not against what would be wrong with it as well.
-bool IsDamage(const absl::Status& status) {
-  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
-         absl::IsUnavailable(status);
-}
-
 std::string Joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
+
+}  // namespace
 
 std::vector<std::string> NamesOf(std::span<const SavedName> variables) {
   std::vector<std::string> names;
@@ -70,19 +66,29 @@ std::vector<std::string> NamesOf(std::span<const SavedName> variables) {
   return names;
 }
 
-}  // namespace
+void RequireModel(std::span<const SavedName> variables, const SavedCheckpoint& saved, bool all) {
+  const std::vector<std::string> differences = ModelDifferences(variables, saved.manifest(), all);
+  if (differences.empty()) return;
+  ThrowInvalidArgument(
+      fmt::format("{} is a checkpoint of another model: {}; give another --model-dir, or take "
+                  "from it what fits with --warm-start",
+                  saved.path(), Joined(differences)));
+}
 
-void RestoreVariables(Graph& graph, Session& session, const std::string& path,
-                      std::span<const SavedName> variables, std::vector<std::string> names) {
+bool IsDamage(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status) ||
+         absl::IsUnavailable(status);
+}
+
+RestoreNodes::RestoreNodes(Graph& graph, std::span<const SavedName> variables,
+                           const std::vector<std::string>& names) {
   // A node for each device, since a node runs on one.
   std::map<std::string, std::vector<size_t>> by_device;
   for (size_t i = 0; i < variables.size(); ++i) {
     by_device[variables[i].variable.node->device()].push_back(i);
   }
   NameScope scope(graph, "restore");
-  const Output where = Placeholder(graph, kUInt8, {kPathBytes}, "path");
-  const Feed feed = {where, PathTensor(path)};
-  std::vector<const Node*> targets;
+  path_ = Placeholder(graph, kUInt8, {kPathBytes}, "path");
   for (const auto& [device, members] : by_device) {
     std::vector<Output> own;
     std::vector<std::string> own_names;
@@ -92,9 +98,18 @@ void RestoreVariables(Graph& graph, Session& session, const std::string& path,
       own_names.push_back(names[i]);
       rows.push_back(variables[i].first_row);
     }
-    targets.push_back(RestoreShard(where, own, std::move(own_names), std::move(rows)));
+    targets_.push_back(RestoreShard(path_, own, std::move(own_names), std::move(rows)));
   }
-  session.Run(std::span(&feed, 1), std::span<const Output>(), targets);
+}
+
+void RestoreNodes::Run(Session& session, const std::string& path) const {
+  const Feed feed = {path_, PathTensor(path)};
+  session.Run(std::span(&feed, 1), std::span<const Output>(), targets_);
+}
+
+void RestoreVariables(Graph& graph, Session& session, const std::string& path,
+                      std::span<const SavedName> variables, const std::vector<std::string>& names) {
+  RestoreNodes(graph, variables, names).Run(session, path);
 }
 
 std::optional<ResumePoint> Checkpoints::Find() {
@@ -132,14 +147,7 @@ std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& ses
         SavedCheckpoint::Open(Files(), path_ + "/" + checkpoint::CheckpointName(step));
     last = saved.status();
     if (saved.ok()) {
-      const std::vector<std::string> differences =
-          ModelDifferences(variables, saved->manifest(), use_ == Use::kTrain);
-      if (!differences.empty()) {
-        ThrowInvalidArgument(fmt::format(
-            "{} is a checkpoint of another model: {}; give another --model-dir, or take "
-            "from it what fits with --warm-start",
-            saved->path(), Joined(differences)));
-      }
+      RequireModel(variables, *saved, use_ == Use::kTrain);
       try {
         RestoreVariables(graph, session, saved->path(), variables, NamesOf(variables));
         restored_ = saved->manifest();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
 
 #include "tutti/base/checked.h"
@@ -19,8 +20,10 @@
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
 #include "tutti/train/checkpoints/checkpoints.h"
+#include "tutti/train/checkpoints/warm_start.h"
 #include "tutti/train/estimator/agreement.h"
 #include "tutti/train/estimator/evaluation.h"
+#include "tutti/train/estimator/evaluator.h"
 #include "tutti/train/estimator/joint_stop.h"
 #include "tutti/train/estimator/training_graph.h"
 #include "tutti/train/estimator/training_step.h"
@@ -49,15 +52,23 @@ class Estimator::Impl {
 
   TrainResult Train(const TrainSpec& spec) {
     if (!spec.input) ThrowInvalidArgument("Estimator::Train: TrainSpec::input is empty");
+    if (config_.evaluates()) {
+      ThrowInvalidArgument(fmt::format(
+          "Estimator::Train: {} evaluates and does not train; call TrainAndEvaluate, which does "
+          "what the role of the task asks for",
+          config_.role));
+    }
     const Dataset source = spec.input();
     const bool first = training_.nodes.update == nullptr;
     const std::string call = fmt::format("Train (call {})", ++trainings_);
     if (first) {
       RequireAgreement(peers(), call, {});
       checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+      checkpoints_->MarkRunning();
       const auto newest = checkpoints_->Find();
       BuildToTrain(source, newest ? newest->order : SumOrder());
     }
+    if (!first) checkpoints_->MarkRunning();
     const Dataset dataset = TrainingData(source);
     const int64_t max_steps = MaxSteps(spec, dataset);
     if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
@@ -74,7 +85,11 @@ class Estimator::Impl {
     std::function<Metrics()> evaluate;
     if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
     hooks_ = MakeHooks(config_, spec.hooks, step_, max_steps, evaluate);
-    return Loop(dataset, max_steps);
+    TrainResult result = Loop(dataset, max_steps);
+    if (!result.stopped) {
+      checkpoints_->MarkFinished(step_, result.stop_reason.empty() ? Until(spec) : "stopped");
+    }
+    return result;
   }
 
   Metrics Evaluate(const EvalSpec& spec) {
@@ -88,6 +103,21 @@ class Estimator::Impl {
     checkpoints_->NoteMetrics(step_, metrics);
     hooks_.AfterEvaluation({step_, metrics});
     return metrics;
+  }
+
+  Metrics EvaluateCheckpoints(const TrainSpec& train, const EvalSpec& spec) {
+    const Dataset dataset = EvaluationData(spec);
+    BuildToEvaluate(dataset);
+    MakeSession();
+    session_->Initialize();
+    const std::vector<SavedName> variables = SavedNames(graph_);
+    const RestoreNodes restore(graph_, variables, NamesOf(variables));
+    return tutti::EvaluateCheckpoints(
+        config_, Until(train), [&](const checkpoint::SavedCheckpoint& saved) {
+          RequireModel(variables, saved, /*all=*/false);
+          restore.Run(*session_, std::filesystem::absolute(saved.path()).string());
+          return evaluation_->Run(*session_, dataset, spec.max_steps, peers());
+        });
   }
 
   Columns Predict(const PredictSpec& spec) {
@@ -151,6 +181,12 @@ class Estimator::Impl {
     return std::max<int64_t>(1, (*samples - 1) / dataset.batch_size() + 1);
   }
 
+  // The same for people, and for an evaluator, which knows neither workers nor samples.
+  std::string Until(const TrainSpec& spec) const {
+    if (spec.max_steps == 0 && config_.epochs > 0) return fmt::format("{} epochs", config_.epochs);
+    return fmt::format("{} steps", spec.max_steps > 0 ? spec.max_steps : config_.max_steps);
+  }
+
   Dataset EvaluationData(const EvalSpec& spec) const {
     if (!spec.input) ThrowInvalidArgument("Estimator::Evaluate: EvalSpec::input is empty");
     const Dataset dataset =
@@ -210,17 +246,20 @@ class Estimator::Impl {
     RequireAgreement(peers(), call, facts);
   }
 
+  void MakeSession() {
+    if (session_) return;
+    SessionOptions options;
+    options.job = config_.job;
+    options.task = config_.task;
+    config_.strategy_object->Configure(options);
+    session_.emplace(graph_, options);
+  }
+
   // Gives the variables that have none their first values, or all of them those of the newest
   // checkpoint, the same on all workers. True if there was one.
   bool InitializeState() {
     if (!checkpoints_) checkpoints_.emplace(config_, Checkpoints::Use::kEvaluate);
-    if (!session_) {
-      SessionOptions options;
-      options.job = config_.job;
-      options.task = config_.task;
-      config_.strategy_object->Configure(options);
-      session_.emplace(graph_, options);
-    }
+    MakeSession();
     const bool gives = config_.strategy_object->GivesValues();
     if (gives) session_->Initialize();
     const auto point = checkpoints_->Restore(graph_, *session_, gives);
@@ -357,6 +396,9 @@ Estimator::~Estimator() = default;
 
 TrainResult Estimator::Train(const TrainSpec& spec) { return impl_->Train(spec); }
 Metrics Estimator::Evaluate(const EvalSpec& spec) { return impl_->Evaluate(spec); }
+Metrics Estimator::EvaluateCheckpoints(const TrainSpec& train, const EvalSpec& spec) {
+  return impl_->EvaluateCheckpoints(train, spec);
+}
 Columns Estimator::Predict(const PredictSpec& spec) { return impl_->Predict(spec); }
 void Estimator::Export(const std::string& directory, const PredictSpec& spec) {
   impl_->Export(directory, spec);
@@ -364,29 +406,5 @@ void Estimator::Export(const std::string& directory, const PredictSpec& spec) {
 bool Estimator::leads() const { return impl_->leads(); }
 const RunConfig& Estimator::config() const { return impl_->config(); }
 std::map<std::string, Tensor> Estimator::Variables() { return impl_->Variables(); }
-
-Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval) {
-  TrainSpec checked = train;
-  checked.evaluation = eval;
-  const TrainResult trained = estimator.Train(checked);
-  if (trained.stopped) return {};
-  const Metrics metrics = estimator.Evaluate(eval);
-  std::string text;
-  for (const auto& [name, value] : metrics) {
-    text += name == "accuracy" ? fmt::format("  {} {:.2f}%", name, 100 * value)
-                               : fmt::format("  {} {:.4f}", name, value);
-  }
-  if (estimator.config().Tells()) FormatTo(stdout, "test{}\n", text.substr(1));
-  if (const std::string& to = estimator.config().export_dir; !to.empty()) {
-    estimator.Export(to, {.input = eval.input});
-  }
-  if (!trained.save_error.empty()) {
-    throw Error(Code::kDataLoss,
-                "the training is done, but its last checkpoint could not be "
-                "written: " +
-                    trained.save_error);
-  }
-  return metrics;
-}
 
 }  // namespace tutti

@@ -74,6 +74,13 @@ class Estimator {
   // of any worker ends it with an Error (kCancelled).
   Metrics Evaluate(const EvalSpec& spec);
 
+  // What the task evaluator of a cluster does (RunConfig::evaluates): evaluates each checkpoint
+  // that a training with `train` makes in RunConfig::model_dir, and the last one in any case, until
+  // that training is over. Writes to MODEL_DIR/eval what it finds. Gives the metrics of the last
+  // checkpoint; none if another evaluator had them before. Throws Error: kUnavailable when nobody
+  // trains.
+  Metrics EvaluateCheckpoints(const TrainSpec& train, const EvalSpec& spec);
+
   // What the model says of each sample, by name, in the order of the dataset:
   // ModelSpec::predictions in Mode::kPredict. Every worker gets all of it.
   Columns Predict(const PredictSpec& spec);
@@ -95,9 +102,11 @@ class Estimator {
   std::unique_ptr<Impl> impl_;
 };
 
-// Trains, evaluates, prints the metrics: "test accuracy 91.42%  loss 0.2401", and exports the model
-// if RunConfig::export_dir says where. After a training that was stopped by a signal there is no
-// evaluation, no metrics and no export.
+// Does what the role of this task asks for. Whoever trains trains, evaluates, prints the metrics:
+// "test accuracy 91.42%  loss 0.2401", and exports the model if RunConfig::export_dir says where.
+// After a training that was stopped by a signal there is no evaluation, no metrics and no export.
+// Where the cluster has an evaluator, that one evaluates and prints, beside the training, and those
+// who train get no metrics.
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval);
 
 }  // namespace tutti

@@ -113,7 +113,7 @@ std::shared_ptr<Hook> MakeLogHook(const RunConfig& config) {
 
 std::shared_ptr<Hook> MakeEvaluationHook(const RunConfig& config,
                                          std::function<Metrics()> evaluate) {
-  if (config.eval_every <= 0 || !evaluate) return nullptr;
+  if (config.eval_every <= 0 || !evaluate || config.leaves_evaluation()) return nullptr;
   if (!config.strategy_object->InLockstep()) {
     Log(LogLevel::kWarning,
         "--eval-every is not used: workers of strategy {} are not at the same step; a task of job "

@@ -130,16 +130,19 @@ bool Trains(const StrategyDef& def, const TaskConfig& task) {
   return std::find(def.trainers.begin(), def.trainers.end(), task.task.job) != def.trainers.end();
 }
 
+bool IsEvaluator(const TaskConfig& task) { return task.task.job == "evaluator"; }
+
 void CheckRole(const StrategyDef& def, const TaskConfig& task) {
-  if (!Trains(def, task) && !def.others.contains(task.task.job)) {
+  if (!Trains(def, task) && !IsEvaluator(task) && !def.others.contains(task.task.job)) {
     std::vector<std::string> roles = def.trainers;
     for (const auto& [role, work] : def.others) roles.push_back(role);
+    roles.push_back("evaluator");
     ThrowInvalidArgument(
         fmt::format("TF_CONFIG: task.type is \"{}\", which --strategy {} has no work for; expected "
                     "one of {}",
                     task.task.job, def.name, Listed(roles)));
   }
-  if (task.sparse && !def.others.contains("ps")) {
+  if (task.sparse && !IsEvaluator(task) && !def.others.contains("ps")) {
     ThrowInvalidArgument(fmt::format(
         "TF_CONFIG has a sparseCluster, which does not name the other workers, but --strategy {} "
         "needs all of them; leave enableDynamicWorker out of the TFJob",

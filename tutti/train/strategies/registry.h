@@ -46,7 +46,8 @@ struct StrategyArgument {
 
 // A strategy as programs and flags know it. A task is a trainer if its role is in `trainers`; it
 // makes the strategy and runs the program's body. A task of a role in `others` calls that function
-// instead, and ends when it returns. Tasks of all other roles are refused.
+// instead, and ends when it returns. The role evaluator is the same with every strategy: it runs
+// the body alone (RunConfig::evaluates). Tasks of all other roles are refused.
 struct StrategyDef {
   std::string name;     // as in --strategy
   std::string summary;  // for --help: "one process"
@@ -78,6 +79,8 @@ std::vector<const StrategyDef*> AllStrategies();  // by name
 // cluster has more trainers than it can use.
 void CheckRole(const StrategyDef& def, const TaskConfig& task);
 bool Trains(const StrategyDef& def, const TaskConfig& task);
+// Is it the task that evaluates the checkpoints of a training?
+bool IsEvaluator(const TaskConfig& task);
 
 // The values of the strategy's flags: `given`, checked and in their first spelling, and defaults.
 // Throws Error (kInvalidArgument) for a flag that the strategy does not have and for a value that

@@ -11,6 +11,7 @@
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/dense.h"
+#include "tutti/testing/temporary_directory.h"
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/main.h"
 #include "tutti/train/optimizers/optimizers.h"
@@ -182,7 +183,9 @@ TEST_F(RegistryTest, NoTaskListensBeyondItsHostWithoutAToken) {
   EXPECT_EQ(RunMain({"--strategy", "served"}, kPs).code, 0);
   ::unsetenv("TUTTI_JOB_TOKEN");
   // Nobody listens: a task alone, and one whose checkpoints another evaluates.
-  EXPECT_EQ(RunMain({}, R"({"cluster": {"chief": ["192.0.2.1:1"], "evaluator": ["192.0.2.2:1"]},
+  const testing::TemporaryDirectory folder;
+  EXPECT_EQ(RunMain({"--model-dir", folder.path().c_str()},
+                    R"({"cluster": {"chief": ["192.0.2.1:1"], "evaluator": ["192.0.2.2:1"]},
                             "task": {"type": "chief", "index": 0}})")
                 .code,
             0);

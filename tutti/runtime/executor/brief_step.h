@@ -1,0 +1,13 @@
+#pragma once
+
+#include "tutti/compile/program.h"
+
+namespace tutti {
+
+// Is this part of a step done before a message could wake another thread? Then whoever receives the
+// request runs it at once instead of handing it to the lane. True for a few nodes that touch little
+// memory and wait for nothing: a read of parameters that a Send passes on, some rows of a table, an
+// update of a counter. A value that is only passed on may have any size.
+bool IsBrief(const Program& program);
+
+}  // namespace tutti
