@@ -24,8 +24,10 @@ class StoreService {
  public:
   using Done = std::function<void(absl::StatusOr<std::string> reply)>;
 
-  explicit StoreService(MemoryStore* store);  // which outlives it
-  ~StoreService();                            // stops it
+  // `store` outlives it. Leases that were not granted through the service end only when something
+  // else happens.
+  explicit StoreService(MemoryStore* store);
+  ~StoreService();  // stops it
 
   // Answers a request of the process `caller`: once, on any thread, perhaps before this returns.
   void Handle(const std::string& caller, std::string_view request, Done done);

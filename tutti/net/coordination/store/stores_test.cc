@@ -2,7 +2,12 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <future>
+#include <mutex>
+#include <stop_token>
+#include <thread>
 #include <utility>
 
 #include "tutti/base/status.h"
@@ -40,10 +45,23 @@ std::shared_ptr<Store> MakeRemote(std::string*) {
           }};
 }
 
-// The service ends leases in time.
+// A store in memory whose owner ends leases now and then.
+struct Owned {
+  MemoryStore memory;
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::jthread owner{[this](const std::stop_token& stop) {
+    std::unique_lock lock(mutex);
+    while (!never.wait_for(lock, stop, std::chrono::milliseconds(5),
+                           [&] { return stop.stop_requested(); })) {
+      memory.Expire();
+    }
+  }};
+};
+
 std::shared_ptr<Store> MakeMemory(std::string*) {
-  const auto served = std::make_shared<Served>();
-  return {served, &served->memory};
+  const auto owned = std::make_shared<Owned>();
+  return {owned, &owned->memory};
 }
 
 INSTANTIATE_TEST_SUITE_P(Stores, StoreSuite,
