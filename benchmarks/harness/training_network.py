@@ -62,7 +62,7 @@ def command(program, case, cores):
     bind = f'exec taskset -c $(set -- {" ".join(map(str, cores))}; ' \
            'shift $((NETLAB_RANK % $#)); echo $1) "$@"'
     alone = "local" in case.flags
-    place = [] if alone else [f"TF_CONFIG={tf_config(case)}"]
+    place = [] if alone else ["TUTTI_JOB_TOKEN=benchmark", f"TF_CONFIG={tf_config(case)}"]
     return ["env", *place, "sh", "-c", bind, "sh", program, "--model", MODEL, "--batch-size",
             case.batch, "--untimed-steps", UNTIMED, "--max-steps", case.steps, "--report",
             "/dev/stdout", *case.flags]

@@ -121,6 +121,36 @@ class HandStarted(unittest.TestCase):
         self.assertIn("token", ended[0][1])
         self.assertIn("token", ended[1][1])
 
+    def test_no_task_listens_beyond_its_host_without_a_token(self):
+        # An address of this host that others reach.
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))
+            except OSError as error:
+                self.skipTest(f"this host has no way to others ({error})")
+            host = probe.getsockname()[0]
+        ports = tasks.free_ports(2)
+        cluster = {"worker": [f"{host}:{ports[0]}", f"127.0.0.1:{ports[1]}"]}
+        for index in (0, 1):
+            (code, text), = finish(start(cluster, "worker", index, token=""))
+            self.assertEqual(code, 2, text)
+            self.assertIn("TUTTI_JOB_TOKEN is not set, and whoever reaches /job:worker/task:0 "
+                          f"({cluster['worker'][0]}) could take a place in this job", text)
+            self.assertIn("--insecure", text)
+        self.check_all_zero(finish(*[start(cluster, "worker", i, "--insecure", token="")
+                                     for i in (0, 1)]))
+
+    def test_no_parameter_server_listens_beyond_its_host_without_a_token(self):
+        cluster = {"worker": ["127.0.0.1:1"], "ps": ["192.0.2.1:1"]}
+        for job in ("worker", "ps"):
+            (code, text), = finish(start(cluster, job, 0, "--strategy", "ps-async", token=""))
+            self.assertEqual(code, 2, text)
+            self.assertIn("whoever reaches /job:ps/task:0 (192.0.2.1:1)", text)
+
+    def test_tasks_of_loopback_need_no_token(self):
+        cluster = cluster_of(worker=2)
+        self.check_all_zero(finish(*[start(cluster, "worker", i, token="") for i in (0, 1)]))
+
     def test_a_task_of_another_cluster_is_told_so(self):
         cluster = cluster_of(worker=2)
         other = {"worker": [cluster["worker"][0], *cluster_of(worker=1)["worker"]]}

@@ -131,7 +131,7 @@ class CutLink(unittest.TestCase):
 
     def test_the_host_that_is_cut_off_is_named(self):
         hosts = [f"10.77.0.{i + 1}:4711" for i in range(3)]
-        script = ("export TF_CONFIG='{\"cluster\": {\"worker\": " + json.dumps(hosts) + "}, "
+        script = ("export TUTTI_JOB_TOKEN=secret TF_CONFIG='{\"cluster\": {\"worker\": " + json.dumps(hosts) + "}, "
                   "\"task\": {\"type\": \"worker\", \"index\": '$NETLAB_RANK'}}'; "
                   f"exec {os.path.abspath(BIN)}/fashion_mnist --model mlp --strategy allreduce "
                   "--max-steps 100000000 --log-every 20")

@@ -137,7 +137,9 @@ bool ExplainLaunch(int cores) {
     Line("", fmt::format("train with --strategy allreduce; all {} tasks must reach {} at {}",
                          trainers, ToString(chief), task.cluster.AddressOf(chief)));
     if (std::getenv("TUTTI_JOB_TOKEN") == nullptr) {
-      Line("", "TUTTI_JOB_TOKEN is not set: whoever reaches that address may join");
+      Line("",
+           "TUTTI_JOB_TOKEN is not set: training refuses to start where other hosts reach a "
+           "task, unless --insecure is given");
     }
   }
   return rank >= 0;

@@ -210,9 +210,10 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
-  server->add_option("--coordinator", serve.coordinator,
-                     "A task, /job:chief/task:0, whose end ends this one: with code 0 if it ended "
-                     "in good order");
+  server->add_option(
+      "--coordinator", serve.coordinator,
+      "Who keeps the members: a task, /job:chief/task:0, whose end ends this one, with "
+      "code 0 if it ended in good order; or etcd://host:2379,host:2379/job");
   server
       ->add_option("--start-seconds", serve.start_seconds,
                    "For how long other tasks are tried that were never reached (60)")

@@ -92,7 +92,12 @@ void Serve(const ServeOptions& options) {
   sigaddset(&ends, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ends, nullptr);
   RegisterCpuKernels();
-  const ServerOptions task = ReadOptions(options);
+  ServerOptions task = ReadOptions(options);
+  task.stopped = [] {
+    sigset_t pending;
+    sigpending(&pending);
+    return sigismember(&pending, SIGINT) == 1 || sigismember(&pending, SIGTERM) == 1;
+  };
   Server server(task);
   MetricsRegistry metrics;
   const std::unique_ptr<http::MetricsPage> page = ServeMetrics(options, task, server, metrics);

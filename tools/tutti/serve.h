@@ -14,7 +14,7 @@ struct ServeOptions {
   std::string bind;        // where to listen, if not at the task's address
   std::string token_file;  // holds the cluster's token
   bool insecure = false;
-  std::string coordinator;  // the task whose end ends this one
+  std::string coordinator;  // as in ServerOptions
   double start_seconds = 60;
   std::string http;  // PORT or HOST:PORT of /metrics and /healthz; empty: none
 };

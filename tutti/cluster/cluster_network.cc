@@ -44,6 +44,8 @@ absl::StatusOr<std::unique_ptr<ClusterNetwork>> ClusterNetwork::Make(Options opt
     net::PortOptions port{.identity = state->identity,
                           .bind = given.bind,
                           .advertised = given.advertised,
+                          .start_seconds = given.start_seconds,
+                          .stopped = given.stopped,
                           .insecure = given.insecure};
     TUTTI_ASSIGN_OR_RETURN(state->port, net::Port::Open(std::move(port)));
     state->address = state->port->address();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -22,6 +23,9 @@ class ClusterNetwork final : public Network {
     std::string bind;
     std::string advertised;  // how others reach it; empty: what was bound
     bool insecure = false;   // listen beyond this host even without a token
+    // For how long the name of its own host is tried; `stopped` ends that early.
+    double start_seconds = 0;
+    std::function<bool()> stopped = nullptr;
   };
   // Nothing comes in before Start.
   static absl::StatusOr<std::unique_ptr<ClusterNetwork>> Make(Options options,

@@ -27,6 +27,8 @@ enum class ControlMethod : uint8_t {
   kAbortStep,
   kCleanUpStep,
   kResetTask,
+  // The coordinator, for the other tasks.
+  kStore,
 };
 const char* NameOf(ControlMethod method);
 

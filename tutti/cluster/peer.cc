@@ -57,6 +57,8 @@ const char* NameOf(ControlMethod method) {
       return "CleanUpStep";
     case ControlMethod::kResetTask:
       return "ResetTask";
+    case ControlMethod::kStore:
+      return "Store";
   }
   return "?";
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -17,6 +18,7 @@
 #include "tutti/cluster/cluster_network.h"
 #include "tutti/cluster/cluster_rendezvous.h"
 #include "tutti/cluster/cluster_spec.h"
+#include "tutti/cluster/coordination.h"
 #include "tutti/cluster/task_services.h"
 #include "tutti/device/device.h"
 #include "tutti/net/link/links.h"
@@ -112,14 +114,20 @@ Division Divide(const ServerOptions& options) {
 // The connections of a task of a cluster.
 struct Server::Member {
   std::shared_ptr<TaskPeers> peers;
+  std::unique_ptr<Coordination> coordination;  // null without a coordinator
   std::unique_ptr<TaskServices> services;
   std::unique_ptr<ClusterNetwork> network;
 
   ~Member() {
     if (services != nullptr) services->FinishSteps();
+    if (coordination != nullptr) {
+      coordination->Leave();
+      if (coordination->service() != nullptr) coordination->service()->Stop();
+    }
     if (peers != nullptr) peers->Stop(Cancelled("{} has ended", peers->self().task));
     network.reset();
     services.reset();
+    coordination.reset();
   }
 };
 
@@ -144,6 +152,11 @@ std::map<std::string, std::string> AddressesOf(const ClusterSpec& spec) {
   std::map<std::string, std::string> addresses;
   for (const TaskId& task : spec.tasks()) addresses[ToString(task)] = spec.AddressOf(task);
   return addresses;
+}
+
+// The task whose end ends this one.
+std::string EndsWith(const ServerOptions& options) {
+  return options.coordinator.starts_with("/job:") ? options.coordinator : "";
 }
 
 ClusterSpec SpecOf(const ServerOptions& options) {
@@ -196,7 +209,9 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                          .addresses = AddressesOf(spec),
                                          .bind = options.bind.empty() ? own : options.bind,
                                          .advertised = own,
-                                         .insecure = options.insecure},
+                                         .insecure = options.insecure,
+                                         .start_seconds = options.start_seconds,
+                                         .stopped = options.stopped},
                                         member_->peers.get(), member_->peers.get()));
   worker_->SetMemorySource(member_->network->memory(), ClusterNetwork::kLeastShared);
   TaskServices::Options services{.worker = worker_,
@@ -204,15 +219,30 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                  .address = own,
                                  .tasks = {},
                                  .patience_nanos = int64_t(options.start_seconds * 1e9),
-                                 .coordinator = options.coordinator,
-                                 .over = [this](const absl::Status& why) {
+                                 .coordinator = EndsWith(options),
+                                 .over = [this, member = member_.get()](const absl::Status& why) {
+                                   member->coordination->CoordinatorLost();
                                    waiting_->Stop(WithPrefix(why, "the coordinator is lost: "));
                                  }};
   for (const TaskId& task : spec.tasks()) services.tasks.push_back(ToString(task));
+  if (!options.coordinator.empty()) {
+    const TaskId chief{"chief", 0};
+    member_->coordination = ValueOrThrow(
+        Coordination::Make({.coordinator = options.coordinator,
+                            .peers = member_->peers,
+                            .tasks = services.tasks,
+                            .fingerprint = spec.Fingerprint(),
+                            .place = fmt::format("{}, pid {}", own, ::getpid()),
+                            .start_seconds = options.start_seconds,
+                            .leader = spec.Has(chief) ? ToString(chief) : "",
+                            .over = [this](const absl::Status& why) { waiting_->Stop(why); }}));
+    services.store = member_->coordination->service();
+  }
   member_->services = std::make_unique<TaskServices>(std::move(services));
   member_->peers->Start(member_->network.get(), member_->services.get());
   ThrowIfError(member_->network->Start());
   member_->services->Start();
+  if (member_->coordination != nullptr) member_->coordination->Start();
 }
 
 Server::~Server() { member_.reset(); }
@@ -268,6 +298,19 @@ void Server::Join() {
   std::unique_lock lock(waiting_->mutex);
   waiting_->changed.wait(lock, [this] { return waiting_->stopped; });
   ThrowIfError(waiting_->why);
+}
+
+void Server::AwaitTasks(double seconds) {
+  const auto members = membership();
+  if (members == nullptr) {
+    ThrowInvalidArgument(task_ + " has no coordinator, so it cannot know of the other tasks");
+  }
+  ThrowIfError(members->AwaitAll(seconds));
+}
+
+std::shared_ptr<net::Membership> Server::membership() const {
+  if (member_ == nullptr || member_->coordination == nullptr) return nullptr;
+  return ValueOrThrow(member_->coordination->membership());
 }
 
 void Server::Stop() { waiting_->Stop(absl::OkStatus()); }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +18,9 @@ struct CompileOptions;
 struct TaskStatus;
 namespace collective {
 class Communicator;
+}
+namespace net {
+class Membership;
 }
 
 struct ServerOptions {
@@ -42,12 +46,17 @@ struct ServerOptions {
   // beyond its host needs one, unless `insecure` says otherwise.
   std::string token = {};
   bool insecure = false;
-  // The task whose end ends this one, "/job:chief/task:0": Join returns when it ended in good
-  // order, and throws when it is lost. Empty: none.
+  // Who keeps the members of the cluster; empty: nobody. A task, "/job:chief/task:0": its end ends
+  // this one, so that Join returns when it ended in good order, and throws when it is lost. Or an
+  // etcd, "etcd://host:2379,host:2379/name-of-the-job": Join returns when the task
+  // /job:chief/task:0, if there is one, ended in good order; it may be lost and start anew.
+  // User, password and TLS of the etcd are in the variables of etcdctl (docs/cluster.md).
   std::string coordinator = {};
   // For how long a task is tried that was never reached: it may still be starting, and its name may
-  // not resolve yet.
+  // not resolve yet. So is the name of this task's own host, before it listens; `stopped` is looked
+  // at meanwhile, and true ends the start with an Error (kCancelled).
   double start_seconds = 60;
+  std::function<bool()> stopped = nullptr;
 };
 
 // What a process has that outlives a session: devices with their variables and queues, the worker
@@ -90,6 +99,13 @@ class Server {
   void Join();
   // Makes Join return. May be called on any thread, any number of times.
   void Stop();
+  // With a coordinator: waits until all tasks of the cluster are there, at most `seconds`. Throws
+  // Error that lists who is missing, and why.
+  void AwaitTasks(double seconds);
+  // The members of the cluster, for barriers and the like (tutti/net/coordination/gathering.h);
+  // null without a coordinator. Waits until this task is one of them, or throws why it is not. Let
+  // go of it before the server ends: the last who does so tells the others that the task left.
+  std::shared_ptr<net::Membership> membership() const;
   // What the tasks of the cluster tell of themselves, those that do not answer included.
   std::vector<TaskStatus> ClusterStatus() const;
   // The same of one task, "/job:ps/task:0". REQUIRES: there is a cluster.

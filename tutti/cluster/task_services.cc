@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <utility>
 
 #include "tutti/base/awaited.h"
 #include "tutti/base/clock.h"
+#include "tutti/cluster/coordination.h"
 #include "tutti/cluster/remote_worker.h"
 
 namespace tutti {
@@ -120,12 +122,28 @@ void TaskServices::OnControl(const std::shared_ptr<Peer>& peer, ControlMethod me
       return worker_.CleanUp(peer, fields, std::move(done));
     case ControlMethod::kResetTask:
       return worker_.Reset(fields, std::move(done));
+    case ControlMethod::kStore:
+      if (options_.store == nullptr) {
+        return done(FailedPrecondition(
+            "{} is not the coordinator of its cluster{}", options_.peers->self().task,
+            options_.coordinator.empty() ? ": it was given none"
+                                         : ", but " + options_.coordinator));
+      }
+      return options_.store->Handle(CallerOf(peer->identity()), fields, std::move(done));
   }
 }
 
 void TaskServices::OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) {
   master_.PeerLost(*peer);
   worker_.PeerLost(*peer, reason);
+  if (options_.store != nullptr) {
+    const auto peers = options_.peers->All();
+    const auto same = [&](const auto& other) { return other->identity() == peer->identity(); };
+    // A process is gone with its last link.
+    if (std::none_of(peers.begin(), peers.end(), same)) {
+      options_.store->CallerLost(CallerOf(peer->identity()));
+    }
+  }
   if (!options_.coordinator.empty() && peer->identity().task == options_.coordinator) {
     options_.over(absl::IsCancelled(reason) ? absl::OkStatus() : reason);
   }

@@ -11,6 +11,7 @@
 #include "tutti/cluster/peers.h"
 #include "tutti/cluster/task_status.h"
 #include "tutti/cluster/worker_service.h"
+#include "tutti/net/coordination/store/service.h"
 #include "tutti/runtime/local_worker.h"
 
 namespace tutti {
@@ -29,6 +30,8 @@ class TaskServices final : public Services {
     // cannot be reached: OK when it ended in good order.
     std::string coordinator = {};
     std::function<void(const absl::Status&)> over = nullptr;
+    // The store of the cluster's coordination, where this task has it.
+    std::shared_ptr<net::StoreService> store = nullptr;
   };
   explicit TaskServices(Options options);
   ~TaskServices() override;  // REQUIRES: no call comes any more

@@ -253,7 +253,8 @@ std::string Flags::Help(std::string_view program) const {
       "  TF_CONFIG        the cluster and this task's place in it; not set: as mpirun, srun or "
       "torchrun\n"
       "                   say, else alone\n"
-      "  TUTTI_JOB_TOKEN  a secret text, the same for all tasks of a job; others are refused\n";
+      "  TUTTI_JOB_TOKEN  a secret text, the same for all tasks of a job; others are refused.\n"
+      "                   Tasks that listen beyond their host do not start without it\n";
   if (has_settings_) {
     text +=
         "  TUTTI_...        any flag: TUTTI_MAX_STEPS for --max-steps; flags beat variables, "

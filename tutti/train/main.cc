@@ -26,6 +26,7 @@
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/worker_trace.h"
 #include "tutti/train/stop.h"
+#include "tutti/train/strategies/join.h"
 #include "tutti/train/strategies/registry.h"
 
 namespace tutti {
@@ -158,6 +159,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             "the last of these processes evaluates every checkpoint in --model-dir");
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
+  flags.Add("insecure", &config.insecure,
+            "let the tasks of a cluster listen beyond their host without TUTTI_JOB_TOKEN");
   flags.Add("model-dir", &config.model_dir,
             "DIR for checkpoints, from the newest of which training goes on, and for what "
             "TensorBoard shows");
@@ -326,8 +329,11 @@ int Main(int argc, char** argv, const MainOptions& options,
     meeting = true;
     task = FindTask(environment, config);
     meeting = false;
-    if (task) CheckRole(*strategy, *task);
-    if (task) CheckEvaluator(*task, config);
+    if (task) {
+      CheckRole(*strategy, *task);
+      CheckEvaluator(*task, config);
+      RequireToken(*task, config.insecure);
+    }
     if (!task || task->TrainerRank() == 0) CheckFiles(config);
   } catch (const Error& error) {
     if (meeting && error.code() != Code::kInvalidArgument) return FailToStart(config, error);

@@ -32,6 +32,7 @@ struct RunConfig {
   int64_t ps = 0;                    // --ps: of the processes that MPI, Slurm or torchrun started
   bool evaluator = false;            // --evaluator: the last of them evaluates
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
+  bool insecure = false;             // --insecure: listen beyond this host without a token
   std::string model_dir = {};  // --model-dir: for checkpoints and summaries; empty: there are none
   // --save-every: how often one is written: steps ("500"), seconds ("60s"), or "0", only at the end
   std::string save_every = "600s";

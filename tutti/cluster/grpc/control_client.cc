@@ -54,6 +54,7 @@ class ControlClient::State::Channel final : public ControlChannel {
     channel_ = grpc::CreateCustomInsecureChannelFromFd("peer", fd, arguments);
     master_ = proto::Master::NewStub(channel_);
     worker_ = proto::Worker::NewStub(channel_);
+    coordinator_ = proto::Coordinator::NewStub(channel_);
   }
 
   ~Channel() override { Cancel(); }
@@ -179,6 +180,8 @@ class ControlClient::State::Channel final : public ControlChannel {
         return worker_->PrepareAsyncAbortStep(context, call, queue);
       case ControlMethod::kCleanUpStep:
         return worker_->PrepareAsyncCleanUpStep(context, call, queue);
+      case ControlMethod::kStore:
+        return coordinator_->PrepareAsyncStore(context, call, queue);
       case ControlMethod::kResetTask:
         break;
     }
@@ -192,6 +195,7 @@ class ControlClient::State::Channel final : public ControlChannel {
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<proto::Master::Stub> master_;
   std::unique_ptr<proto::Worker::Stub> worker_;
+  std::unique_ptr<proto::Coordinator::Stub> coordinator_;
 };
 
 ControlClient::ControlClient() : state_(std::make_shared<State>()) {

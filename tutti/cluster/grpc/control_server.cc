@@ -22,6 +22,7 @@ namespace {
 
 using MasterRpc = proto::Master::AsyncService;
 using WorkerRpc = proto::Worker::AsyncService;
+using CoordinatorRpc = proto::Coordinator::AsyncService;
 using Writer = grpc::ServerAsyncResponseWriter<proto::Reply>;
 
 // An event of the queue that knows whom it is for.
@@ -50,6 +51,7 @@ struct ControlServer::State {
   ControlHandler* handler = nullptr;
   MasterRpc master;
   WorkerRpc worker;
+  CoordinatorRpc coordinator;
   std::unique_ptr<grpc::Server> server;
   std::unique_ptr<grpc::ServerCompletionQueue> queue;
   std::thread thread;
@@ -216,6 +218,7 @@ ControlServer::ControlServer(ControlHandler* handler) : state_(std::make_unique<
   grpc::ServerBuilder builder;
   builder.RegisterService(&s.master);
   builder.RegisterService(&s.worker);
+  builder.RegisterService(&s.coordinator);
   builder.SetMaxReceiveMessageSize(-1);
   builder.SetMaxSendMessageSize(-1);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepAliveMillis);
@@ -238,6 +241,7 @@ ControlServer::ControlServer(ControlHandler* handler) : state_(std::make_unique<
   s.Serve(s.worker, &WorkerRpc::RequestAbortStep, ControlMethod::kAbortStep);
   s.Serve(s.worker, &WorkerRpc::RequestCleanUpStep, ControlMethod::kCleanUpStep);
   s.Serve(s.worker, &WorkerRpc::RequestResetTask, ControlMethod::kResetTask);
+  s.Serve(s.coordinator, &CoordinatorRpc::RequestStore, ControlMethod::kStore);
   s.ServeWatch();
   s.thread = std::thread([&s] {
     void* tag = nullptr;

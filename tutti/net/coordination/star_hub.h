@@ -42,8 +42,8 @@ class StarHub : public StarMember {
   using StarMember::StarMember;
 
   // Starting: star_hub_start.cc.
-  absl::Status Listen();
-  absl::Status WaitForAll();
+  absl::Status Listen(int64_t deadline);
+  absl::Status WaitForAll(int64_t deadline);
   Refusal Admit(const Identity& peer, std::string* text) const;
   absl::Status Join(const Identity& peer, const std::string& host, const ControlMessage& join,
                     std::unique_ptr<ControlLink>* link);

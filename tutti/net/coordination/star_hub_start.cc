@@ -18,6 +18,7 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/net/coordination/star_hub.h"
+#include "tutti/net/port/listen_at.h"
 
 namespace tutti::net {
 namespace {
@@ -31,26 +32,26 @@ constexpr size_t kMaxListed = 16;
 using Type = ControlMessage::Type;
 
 absl::StatusOr<std::unique_ptr<Star>> StarHub::Connect(const StarOptions& options) {
+  const int64_t deadline = NowNanos() + static_cast<int64_t>(options.timeout_seconds * 1e9);
   TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<EventLoop> loop, EventLoop::Create("tutti-star"));
   std::unique_ptr<StarHub> hub(new StarHub(options, std::move(loop)));
   hub->peers_.resize(static_cast<size_t>(options.size));
   hub->peer(0).presence = Presence::kHere;
   hub->own_address_ = "127.0.0.1";
-  if (options.size > 1) TUTTI_RETURN_IF_ERROR(hub->Listen());
+  if (options.size > 1) TUTTI_RETURN_IF_ERROR(hub->Listen(deadline));
   hub->places_[0] = fmt::format("host {}, pid {}", hub->own_address_, getpid());
-  TUTTI_RETURN_IF_ERROR(hub->WaitForAll());
+  TUTTI_RETURN_IF_ERROR(hub->WaitForAll(deadline));
   return std::unique_ptr<Star>(std::move(hub));
 }
 
-absl::Status StarHub::Listen() {
+absl::Status StarHub::Listen(int64_t deadline) {
   const std::string where = options().address.empty() ? "127.0.0.1:0" : options().address;
-  TUTTI_ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(where));
-  absl::StatusOr<std::vector<Address>> addresses = Resolve(endpoint);
-  if (!addresses.ok()) return WithPrefix(addresses.status(), "rank 0 cannot listen: ");
-  absl::StatusOr<Socket> listener = net::Listen(addresses->front());
-  for (size_t i = 1; i < addresses->size() && !listener.ok(); ++i) {
-    listener = net::Listen((*addresses)[i]);
-  }
+  const Cancellation* const cancellation = options().cancellation;
+  absl::StatusOr<Socket> listener =
+      ListenAt(where, {.deadline_nanos = deadline, .stopped = [cancellation] {
+                         return cancellation != nullptr && cancellation->cancelled();
+                       }});
+  if (absl::IsCancelled(listener.status())) return cancellation->status();
   if (!listener.ok()) return WithPrefix(listener.status(), "rank 0: ");
   // Told at once: a rank that cannot be accepted would seem not to come.
   if (const int64_t left = DescriptorsLeft(); left >= 0 && left < size() - 1) {
@@ -98,11 +99,11 @@ absl::Status StarHub::Listen() {
   return WriteMeetingFile(options().file, *meeting_);
 }
 
-absl::Status StarHub::WaitForAll() {
-  loop().Post([this] {
+absl::Status StarHub::WaitForAll(int64_t deadline) {
+  loop().Post([this, deadline] {
     BeginIfComplete();
     if (complete_) return;
-    loop().After(static_cast<int64_t>(options().timeout_seconds * 1e9), [this] {
+    loop().After(std::max<int64_t>(0, deadline - NowNanos()), [this] {
       if (complete_) return;
       GiveUpStarting(DeadlineExceeded("{} after {} s", MissingRanks(), options().timeout_seconds));
     });

@@ -5,11 +5,11 @@
 #include <sys/socket.h>
 
 #include <utility>
-#include <vector>
 
 #include "tutti/base/check.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
+#include "tutti/net/port/listen_at.h"
 
 namespace tutti::net {
 namespace {
@@ -26,12 +26,6 @@ absl::StatusOr<Socket> AdoptListening(int fd) {
   return socket;
 }
 
-absl::StatusOr<Socket> ListenAt(const std::string& where) {
-  TUTTI_ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(where));
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(endpoint));
-  return Listen(addresses.front());
-}
-
 bool OnlyThisHost(const Address& address) {
   const std::string host = address.host();
   return host == "::1" || host.starts_with("127.");
@@ -41,8 +35,12 @@ bool OnlyThisHost(const Address& address) {
 
 absl::StatusOr<std::unique_ptr<Port>> Port::Open(PortOptions options) {
   const Identity& own = options.identity;
+  const auto patience = static_cast<int64_t>(options.start_seconds * 1e9);
   absl::StatusOr<Socket> listening =
-      options.listening_fd >= 0 ? AdoptListening(options.listening_fd) : ListenAt(options.bind);
+      options.listening_fd >= 0
+          ? AdoptListening(options.listening_fd)
+          : ListenAt(options.bind, {.deadline_nanos = patience == 0 ? 0 : NowNanos() + patience,
+                                    .stopped = options.stopped});
   if (!listening.ok()) return listening.status();
   if (own.task.empty() || own.task.size() > kMaxTaskBytes || own.job.size() > kMaxJobBytes) {
     return InvalidArgument(

@@ -23,6 +23,10 @@ struct PortOptions {
   // A socket that listens already, which a launcher passed on: it is used in place of `bind`, and
   // the Port owns it.
   int listening_fd = -1;
+  // For how long the host of `bind` is tried while its name does not resolve (listen_at.h);
+  // `stopped` ends that early.
+  double start_seconds = 0;
+  std::function<bool()> stopped = nullptr;
   bool insecure = false;         // listen beyond this host even without a token
   double handshake_seconds = 5;  // that a connection may take to say who it is
   int max_pending = 256;         // connections that have not said it yet
@@ -43,7 +47,8 @@ class Port {
   // non-blocking and without delay.
   using Handler = std::function<void(const Identity& peer, Socket socket)>;
 
-  // UNAVAILABLE where the port is in use; FAILED_PRECONDITION where it would listen beyond this
+  // UNAVAILABLE where the port is in use; as ListenAt (listen_at.h) where the name of its host does
+  // not resolve; FAILED_PRECONDITION where it would listen beyond this
   // host without a token.
   static absl::StatusOr<std::unique_ptr<Port>> Open(PortOptions options);
   ~Port();  // no handler runs afterwards

@@ -1,8 +1,9 @@
 #include "tutti/train/strategies/join.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 
-#include "tutti/base/log.h"
 #include "tutti/base/progress_text.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/tf_config.h"
@@ -18,20 +19,24 @@ bool InThisHost(std::string_view address) {
          address.starts_with("[::1]:");
 }
 
-void WarnWithoutToken(const ClusterSpec& cluster) {
-  if (!JobToken().empty()) return;
-  for (const TaskId& task : cluster.Trainers()) {
-    const std::string& address = cluster.AddressOf(task);
+}  // namespace
+
+void RequireToken(const TaskConfig& task, bool insecure) {
+  if (insecure || !JobToken().empty()) return;
+  // An evaluator listens nowhere, and one task alone has nobody to listen for.
+  std::vector<TaskId> tasks = task.cluster.tasks();
+  std::erase_if(tasks, [](const TaskId& other) { return other.job == "evaluator"; });
+  if (tasks.size() < 2) return;
+  for (const TaskId& other : tasks) {
+    const std::string& address = task.cluster.AddressOf(other);
     if (InThisHost(address)) continue;
-    Log(LogLevel::kWarning,
-        "TUTTI_JOB_TOKEN is not set: whoever reaches {} may take a place in this job; give all its "
-        "tasks the same secret text",
-        address);
-    return;
+    ThrowInvalidArgument(
+        fmt::format("TUTTI_JOB_TOKEN is not set, and whoever reaches {} ({}) could take a place in "
+                    "this job: give all its tasks the same secret text there, use addresses of "
+                    "loopback, or say --insecure",
+                    ToString(other), address));
   }
 }
-
-}  // namespace
 
 std::string JobToken() {
   const char* token = std::getenv("TUTTI_JOB_TOKEN");
@@ -44,7 +49,7 @@ std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch) {
     return std::move(alone.front());
   }
   const TaskConfig& task = *launch.task;
-  WarnWithoutToken(task.cluster);
+  RequireToken(task, launch.config.insecure);
   const CancelledBySignal cancelled;
   collective::CommunicatorOptions options;
   options.bootstrap.cancellation = cancelled.get();

@@ -11,6 +11,7 @@
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/dense.h"
+#include "tutti/testing/temporary_directory.h"
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/main.h"
 #include "tutti/train/optimizers/optimizers.h"
@@ -164,6 +165,30 @@ TEST_F(RegistryTest, MainKnowsRoles) {
   EXPECT_EQ(crowded.code, 2);
   EXPECT_THAT(crowded.err, HasSubstr("TF_CONFIG has 2 tasks that train, but --strategy is local; "
                                      "use one of allreduce, ps-async, ps-ssp, ps-sync, served"));
+}
+
+TEST_F(RegistryTest, NoTaskListensBeyondItsHostWithoutAToken) {
+  ::unsetenv("TUTTI_JOB_TOKEN");
+  constexpr const char* kPs =
+      R"({"cluster": {"worker": ["127.0.0.1:1"], "ps": ["192.0.2.1:2"]},
+          "task": {"type": "ps", "index": 0}})";
+  const Ended refused = RunMain({"--strategy", "served"}, kPs);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_THAT(refused.err,
+              HasSubstr("program: TUTTI_JOB_TOKEN is not set, and whoever reaches /job:ps/task:0 "
+                        "(192.0.2.1:2) could take a place in this job: give all its tasks the same "
+                        "secret text there, use addresses of loopback, or say --insecure"));
+  EXPECT_EQ(RunMain({"--strategy", "served", "--insecure"}, kPs).code, 0);
+  ::setenv("TUTTI_JOB_TOKEN", "secret", 1);
+  EXPECT_EQ(RunMain({"--strategy", "served"}, kPs).code, 0);
+  ::unsetenv("TUTTI_JOB_TOKEN");
+  // Nobody listens: a task alone, and one whose checkpoints another evaluates.
+  const testing::TemporaryDirectory folder;
+  EXPECT_EQ(RunMain({"--model-dir", folder.path().c_str()},
+                    R"({"cluster": {"chief": ["192.0.2.1:1"], "evaluator": ["192.0.2.2:1"]},
+                            "task": {"type": "chief", "index": 0}})")
+                .code,
+            0);
 }
 
 TEST_F(RegistryTest, SaysThatAFlagOfAnotherStrategyIsNotUsed) {

@@ -45,7 +45,9 @@ std::shared_ptr<Server> StartServer(const Launch& launch, int cores) {
                                                 .cores_per_device = cores,
                                                 .cluster = task.cluster.jobs(),
                                                 .token = JobToken(),
-                                                .start_seconds = launch.config.start_timeout});
+                                                .insecure = launch.config.insecure,
+                                                .start_seconds = launch.config.start_timeout,
+                                                .stopped = StopRequested});
 }
 
 std::string FirstDevice(const TaskId& task) { return ToString(task) + "/cpu:0"; }

@@ -1,4 +1,4 @@
-#include "tutti/net/coordination/memory_store.h"
+#include "tutti/net/coordination/store/memory_store.h"
 
 #include <algorithm>
 #include <utility>
@@ -48,6 +48,9 @@ absl::StatusOr<int64_t> MemoryStore::Put(const std::string& key, std::string val
   Lock lock(mutex_);
   ExpireDue();
   absl::Status status = CheckVersion(key, options.if_version);
+  if (status.ok() && options.guard.has_value()) {
+    status = CheckVersion(options.guard->key, options.guard->version);
+  }
   const auto lease = leases_.find(options.lease);
   if (status.ok() && options.lease != 0 && lease == leases_.end()) {
     status = NotFound("lease {} is over", options.lease);
@@ -209,7 +212,8 @@ class MemoryStore::WatchHandle final : public Watch {
 
 absl::StatusOr<std::unique_ptr<Store::Watch>> MemoryStore::StartWatch(std::string prefix,
                                                                       int64_t from,
-                                                                      OnEvents on_events) {
+                                                                      OnEvents on_events,
+                                                                      OnEnd /*on_end*/) {
   Lock lock(mutex_);
   ExpireDue();
   // Revisions run on without gaps, so the history goes back to this one.

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "tutti/base/clock.h"
-#include "tutti/net/coordination/store.h"
+#include "tutti/net/coordination/store/store.h"
 
 namespace tutti::net {
 
@@ -45,8 +45,9 @@ class MemoryStore final : public Store {
   absl::StatusOr<LeaseId> Grant(double seconds) override;
   absl::Status KeepAlive(LeaseId lease) override;
   absl::Status Revoke(LeaseId lease) override;
+  using Store::StartWatch;
   absl::StatusOr<std::unique_ptr<Watch>> StartWatch(std::string prefix, int64_t from,
-                                                    OnEvents on_events) override;
+                                                    OnEvents on_events, OnEnd on_end) override;
 
   // Ends the leases whose time is over. Gives the time at which the next one would end; 0: none.
   int64_t Expire();

@@ -1,4 +1,4 @@
-#include "tutti/net/coordination/memory_store.h"
+#include "tutti/net/coordination/store/memory_store.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

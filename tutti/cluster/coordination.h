@@ -1,0 +1,76 @@
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "tutti/cluster/peers.h"
+#include "tutti/net/coordination/membership.h"
+#include "tutti/net/coordination/store/service.h"
+
+namespace tutti {
+
+// How a task takes part in the coordination of its cluster. The store lives in the task that
+// `coordinator` names, which serves it to the others over their control connections, or in an etcd.
+// Knows no transport but TaskPeers. Thread-safe.
+class Coordination {
+ public:
+  struct Options {
+    std::string coordinator;  // "/job:chief/task:0", or "etcd://host:2379,.../job"
+    std::shared_ptr<TaskPeers> peers;
+    std::vector<std::string> tasks;        // of the cluster
+    std::vector<std::string> fingerprint;  // of the cluster
+    std::string place;                     // of this process
+    double start_seconds = 60;             // for which the coordinator is tried
+    // With an etcd: the task whose end in good order ends this one; "" for none.
+    std::string leader;
+    // This task is to end: OK when the leader has ended in good order. Called at most once, on a
+    // thread that must not be blocked.
+    std::function<void(const absl::Status&)> over;
+  };
+  // INVALID_ARGUMENT where the coordinator is neither a task of the cluster nor an etcd.
+  static absl::StatusOr<std::unique_ptr<Coordination>> Make(Options options);
+  ~Coordination();  // REQUIRES: the peers have stopped
+
+  // Joins the job, on a thread of its own: the coordinator may still be starting.
+  void Start();
+  // Leaves the job, if it has joined.
+  void Leave();
+
+  // Answers control calls of other tasks; null where the store is elsewhere.
+  const std::shared_ptr<net::StoreService>& service() const { return service_; }
+  // The members; waits until this task is one, or cannot become one.
+  absl::StatusOr<std::shared_ptr<net::Membership>> membership();
+  // The task with the store is gone.
+  void CoordinatorLost();
+
+ private:
+  explicit Coordination(Options options) : options_(std::move(options)) {}
+  absl::StatusOr<std::shared_ptr<net::Store>> OpenStore();
+  void Join();
+  void Over(const absl::Status& why);
+
+  const Options options_;
+  std::string root_ = "tutti/";
+  std::shared_ptr<net::StoreService> service_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool over_ = false, store_lost_ = false;
+  // Shared with the store, which members may hold for longer.
+  const std::shared_ptr<std::atomic<bool>> stopping_ = std::make_shared<std::atomic<bool>>(false);
+  std::optional<absl::StatusOr<std::shared_ptr<net::Membership>>> joined_;
+  std::thread thread_;
+};
+
+// A process as the store's service knows it.
+std::string CallerOf(const net::TaskIdentity& process);
+
+}  // namespace tutti
