@@ -67,9 +67,34 @@ class Launchers(unittest.TestCase):
         # What brought the token is gone.
         self.assertEqual(os.listdir(f"{self.home}/.tutti"), [])
 
+        # PMIx and PMI brought the token, no file.
+        self.assertFalse(os.path.exists(f"{self.home}/.tutti"))
+
+    def test_without_pmix_processes_meet_by_a_file(self):
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", *training()], TUTTI_PMIX="off")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(result_of(text), self.expected(), text)
     def test_torchruns_environment_trains_as_well(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # as torchrun's agent, which has MASTER_PORT
+    def test_a_token_of_the_environment_beats_that_of_pmix(self):
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", *training()],
+                                  TUTTI_JOB_TOKEN="known to all")
+        self.assertEqual(code, 0, text)
+        wrong = [*MPIRUN["Open MPI"]]
+        for token in ("one", "another"):
+            wrong += [*(":" if token != "one" else ""), "-x", f"TUTTI_JOB_TOKEN={token}", "-n", "1",
+                      *training("--start-timeout", "3")]
+        code, text = self.run_all(wrong)
+        self.assertNotEqual(code, 0)
+        self.assertIn("token", text)
+
+    def test_a_process_that_does_not_come_to_pmix_is_not_waited_for_for_ever(self):
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "1", *training("--start-timeout", "2"),
+                                   ":", "-n", "1", "sleep", "60"], seconds=30)
+        self.assertNotEqual(code, 0)
+        self.assertIn("PMIx: not all processes of the job have come", text)
+
             taken.listen()
             variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
                          "MASTER_PORT": str(taken.getsockname()[1])}
@@ -176,6 +201,12 @@ def children_of(pid, name):
                 if comm.read().strip() == name[:15]:
                     found.append(int(child))
         except OSError:
+        self.assertIn("process 0 tells the others through PMIx where it is, and the job's token",
+                      text)
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", f"{BIN}/tutti", "doctor"],
+                                  TUTTI_PMIX="off")
+        self.assertEqual(code, 0, text)
+        self.assertIn("not through PMIx: TUTTI_PMIX is off", text)
             continue
         found += children_of(int(child), name)
     return found

@@ -56,6 +56,18 @@ def training(*flags, steps=20):
 
 
 def result_of(text):
+    def test_processes_of_srun_meet_through_pmix(self):
+        code, text = self.run_all(["srun", "--mpi=pmix", "-n", "2", "--overcommit", *training()])
+        self.assertEqual(code, 0, text)
+        self.assertRegex(text, "test accuracy")
+        code, text = self.run_all(["srun", "--mpi=pmix", "-n", "2", "--overcommit", f"{BIN}/tutti",
+                                   "doctor"])
+        self.assertEqual(code, 0, text)
+        self.assertIn("process 0 tells the others through PMIx", text)
+        code, text = self.run_all(["srun", "-n", "2", "--overcommit", f"{BIN}/tutti", "doctor"])
+        self.assertEqual(code, 0, text)
+        self.assertIn("not through PMIx: srun was not given --mpi=pmix", text)
+
     found = re.search(r"test accuracy .*", text)
     return found.group(0) if found else None
 

@@ -42,6 +42,7 @@ class StarHub : public StarMember {
   using StarMember::StarMember;
 
   // Starting: star_hub_start.cc.
+  absl::StatusOr<Socket> OpenListener() const;
   absl::Status Listen();
   absl::Status WaitForAll();
   Refusal Admit(const Identity& peer, std::string* text) const;

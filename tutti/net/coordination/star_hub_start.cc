@@ -42,7 +42,8 @@ absl::StatusOr<std::unique_ptr<Star>> StarHub::Connect(const StarOptions& option
   return std::unique_ptr<Star>(std::move(hub));
 }
 
-absl::Status StarHub::Listen() {
+absl::StatusOr<Socket> StarHub::OpenListener() const {
+  if (options().listener >= 0) return Socket(options().listener);
   const std::string where = options().address.empty() ? "127.0.0.1:0" : options().address;
   TUTTI_ASSIGN_OR_RETURN(const Endpoint endpoint, ParseEndpoint(where));
   absl::StatusOr<std::vector<Address>> addresses = Resolve(endpoint);
@@ -52,6 +53,12 @@ absl::Status StarHub::Listen() {
     listener = net::Listen((*addresses)[i]);
   }
   if (!listener.ok()) return WithPrefix(listener.status(), "rank 0: ");
+  return listener;
+}
+
+absl::Status StarHub::Listen() {
+  absl::StatusOr<Socket> listener = OpenListener();
+  if (!listener.ok()) return listener.status();
   // Told at once: a rank that cannot be accepted would seem not to come.
   if (const int64_t left = DescriptorsLeft(); left >= 0 && left < size() - 1) {
     return WithPrefix(
