@@ -6,19 +6,18 @@ environment as torchrun sets it. Every one gives the result of `tutti run`, to t
 """
 import argparse
 import os
-import random
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 
+import stop_and_resume
+from outside_launchers import Mpich, OpenMpi
+
 BIN = "build/bin"
-KILLS = int(os.environ.get("TUTTI_KILLS", "1"))  # under each launcher
 MPIRUN = {"Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
           "MPICH": ["mpirun.mpich"]}
 LAUNCHER_VARIABLES = re.compile(
@@ -64,8 +63,33 @@ class Launchers(unittest.TestCase):
                 for rank in (0, 1):
                     self.assertIn(f"fashion_mnist: started by {name}: process {rank} of 2 ", text)
                 self.assertEqual(text.count("test accuracy"), 1, text)
+        # PMIx and PMI brought the token, no file.
+        self.assertFalse(os.path.exists(f"{self.home}/.tutti"))
+
+    def test_without_pmix_processes_meet_by_a_file(self):
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", *training()], TUTTI_PMIX="off")
+        self.assertEqual(code, 0, text)
+        self.assertEqual(result_of(text), self.expected(), text)
         # What brought the token is gone.
         self.assertEqual(os.listdir(f"{self.home}/.tutti"), [])
+
+    def test_a_token_of_the_environment_beats_that_of_pmix(self):
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", *training()],
+                                  TUTTI_JOB_TOKEN="known to all")
+        self.assertEqual(code, 0, text)
+        wrong = [*MPIRUN["Open MPI"]]
+        for token in ("one", "another"):
+            wrong += [*(":" if token != "one" else ""), "-x", f"TUTTI_JOB_TOKEN={token}", "-n", "1",
+                      *training("--start-timeout", "3")]
+        code, text = self.run_all(wrong)
+        self.assertNotEqual(code, 0)
+        self.assertIn("token", text)
+
+    def test_a_process_that_does_not_come_to_pmix_is_not_waited_for_for_ever(self):
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "1", *training("--start-timeout", "2"),
+                                   ":", "-n", "1", "sleep", "60"], seconds=30)
+        self.assertNotEqual(code, 0)
+        self.assertIn("PMIx: not all processes of the job have come", text)
 
     def test_torchruns_environment_trains_as_well(self):
         with socket.socket() as taken:
@@ -101,30 +125,25 @@ class Launchers(unittest.TestCase):
         self.assertRegex(text, r"chief +10\.77\.0\.1:\d+\n")
         self.assertRegex(text, r"worker +10\.77\.0\.1:\d+, 10\.77\.0\.2:\d+, 10\.77\.0\.2:\d+\n")
 
-    def test_a_killed_rank_ends_the_job_and_is_named(self):
+    def test_parameter_servers_take_the_last_processes(self):
         for name, mpirun in MPIRUN.items():
-            for _ in range(KILLS):
-                step, rank = random.randint(1, 50), random.randint(0, 1)
-                with self.subTest(name, step=step, rank=rank):
-                    self.kill([*mpirun, "-n", "2"], step, rank)
+            with self.subTest(name):
+                code, text = self.run_all([*mpirun, "-n", "3",
+                                           *training("--strategy", "ps-async", "--ps", "1")])
+                self.assertEqual(code, 0, text)
+                self.assertRegex(text, r"chief +127\.0\.0\.1:\d+\n")
+                self.assertRegex(text, r"ps +127\.0\.0\.1:\d+\n")
+                self.assertEqual(text.count("test accuracy"), 1, text)
 
-    def kill(self, launcher, step, rank):
-        job = subprocess.Popen([*launcher, *training("--log-every", "1", steps=1000000)],
-                               env=self.environment, text=True, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT)
-        lines = []
-        for line in job.stdout:
-            lines.append(line)
-            if f"step {step} " in line:
-                break
-        ranks = children_of(job.pid, "fashion_mnist")
-        self.assertEqual(len(ranks), 2)
-        os.kill(next(pid for pid in ranks if rank_of(pid) == rank), signal.SIGKILL)
-        rest, _ = job.communicate(timeout=60)
-        self.assertNotEqual(job.returncode, 0)
-        self.assertRegex("".join(lines) + rest, rf"rank {rank}|Killed|KILLED|signal 9")
-        for pid in ranks:
-            self.assertTrue(ends(pid), f"process {pid} is still there")
+    def test_a_stop_leaves_a_checkpoint_from_which_the_next_start_goes_on(self):
+        for kind in (OpenMpi, Mpich):
+            with self.subTest(kind.__name__), kind() as launcher:
+                stop_and_resume.check(self, launcher, BIN)
+
+    def test_codes_tell_what_another_start_may_cure(self):
+        for kind in (OpenMpi, Mpich):
+            with self.subTest(kind.__name__), kind() as launcher:
+                stop_and_resume.check_codes(self, launcher, BIN)
 
     def test_a_taken_port_is_told(self):
         with socket.socket() as taken:
@@ -163,39 +182,13 @@ class Launchers(unittest.TestCase):
         code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", f"{BIN}/tutti", "doctor"])
         self.assertEqual(code, 0, text)
         self.assertRegex(text, r"launch +Open MPI: process 1 of 2")
+        self.assertIn("process 0 tells the others through PMIx where it is, and the job's token",
+                      text)
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", f"{BIN}/tutti", "doctor"],
+                                  TUTTI_PMIX="off")
+        self.assertEqual(code, 0, text)
+        self.assertIn("not through PMIx: TUTTI_PMIX is off", text)
         self.assertRegex(text, r"all meet at 127.0.0.1:2\d{4} \(made from the job, openmpi-\d+\)")
-
-
-def children_of(pid, name):
-    """Processes below `pid` whose program has this name."""
-    found = []
-    for child in subprocess.run(["pgrep", "-P", str(pid)], text=True,
-                                capture_output=True).stdout.split():
-        try:
-            with open(f"/proc/{child}/comm") as comm:
-                if comm.read().strip() == name[:15]:
-                    found.append(int(child))
-        except OSError:
-            continue
-        found += children_of(int(child), name)
-    return found
-
-
-def rank_of(pid):
-    with open(f"/proc/{pid}/environ", "rb") as environ:
-        for entry in environ.read().split(b"\0"):
-            if re.match(rb"(OMPI_COMM_WORLD_RANK|PMI_RANK)=", entry):
-                return int(entry.split(b"=")[1])
-    return None
-
-
-def ends(pid, seconds=30):
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if not os.path.exists(f"/proc/{pid}"):
-            return True
-        time.sleep(0.02)
-    return False
 
 
 if __name__ == "__main__":

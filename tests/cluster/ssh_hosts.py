@@ -113,14 +113,33 @@ class SshHosts(unittest.TestCase):
         with open(wrapper, "w") as script:
             script.write(f"#!/bin/sh\nexec {ssh} \"$@\"\n")
         os.chmod(wrapper, 0o755)
-        os.environ["TUTTI_JOB_DIR"] = self.folder
-        self.addCleanup(os.environ.pop, "TUTTI_JOB_DIR")
-        command = ["mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", wrapper, "-x",
-                   "TUTTI_JOB_DIR", "--host", "10.77.0.2:1,10.77.0.3:1", "-n", "2"]
-        code, text = self.run_all([*command, *training()])
+        # No folder is shared: PMIx and PMI bring address and token. MPICH tells the other hosts to
+        # call back the name of this machine, which is 127.0.0.1 for them too.
+        launchers = {
+            "Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--mca", "plm_rsh_agent", wrapper,
+                         "--host", "10.77.0.2:1,10.77.0.3:1"],
+            "MPICH": ["mpirun.mpich", "-launcher", "ssh", "-launcher-exec", wrapper, "-localhost",
+                      "10.77.0.1", "-hosts", "10.77.0.2:1,10.77.0.3:1"]}
+        for name, command in launchers.items():
+            with self.subTest(name):
+                code, text = self.run_all([*command, "-n", "2", *training()], seconds=60)
+                self.assertEqual(code, 0, text)
+                self.assertEqual(result_of(text), expected, text)
+                self.assertRegex(text, r"chief +10\.77\.0\.2:\d+")
+                self.assertRegex(text, r"worker +10\.77\.0\.3:\d+")
+
+    def test_ucx_carries_gradients_between_hosts(self):
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "4", "--", *training()])
         self.assertEqual(code, 0, text)
-        self.assertEqual(result_of(text), expected, text)
-        self.assertRegex(text, r"chief +10\.77\.0\.2:\d+")
+        expected = result_of(text)
+        for transport in ("ucx", "shm+ucx"):
+            with self.subTest(transport):
+                code, text = self.run_all(self.command(*training("--transport", transport),
+                                                       hosts="10.77.0.2:2,10.77.0.3:2"))
+                if "this build has no UCX" in text:
+                    self.skipTest("this build has no UCX")
+                self.assertEqual(code, 0, text)
+                self.assertEqual(result_of(text), expected, text)
 
     def test_a_killed_task_is_the_cause_and_its_code_comes_back(self):
         job = self.start_endless()

@@ -56,6 +56,12 @@ class Torchrun(unittest.TestCase):
         self.assertEqual(result_of(text), expected, text)
         self.assertIn("started by torchrun: process 1 of 2", text)
 
+    def test_parameter_servers_take_the_last_processes(self):
+        command = [*self.torchrun[:-1], "3"]
+        code, text = self.run_all([*command, *training("--strategy", "ps-async", "--ps", "1")])
+        self.assertEqual(code, 0, text)
+        self.assertEqual(text.count("test accuracy"), 1, text)
+
     def test_a_killed_rank_is_named_and_the_job_can_start_again(self):
         job = subprocess.Popen([*self.torchrun, "--max_restarts", "1",
                                 *training("--log-every", "1", steps=1000000)],

@@ -3,8 +3,8 @@
 
     tests/fault/collective_faults.py --bin build/bin --kills 200 --stops 50 [--seed 1]
 
-Every round starts 2 to 4 processes that run collectives back to back (tests/fault/collective_rank.cc), over shared
-memory and over sockets in turn, and kills (SIGKILL) or stops (SIGSTOP) a random one at a random moment. Every other
+Every round starts 2 to 4 processes that run collectives back to back (tests/fault/collective_rank.cc), over each of
+--transports in turn, and kills (SIGKILL) or stops (SIGSTOP) a random one at a random moment. Every other
 rank's operations must end with UNAVAILABLE (a kill) or DEADLINE_EXCEEDED (a stop) that names the struck rank, or with
 the right data; nobody may hang, and nothing may stay behind. Prints one line a round, and at the end how long the others
 took to notice.

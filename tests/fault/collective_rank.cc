@@ -149,7 +149,8 @@ int Run(const std::vector<std::string>& words) {
                                          .transport = transport,
                                          .silence_seconds = std::atof(words[5].c_str())}));
   const auto seed = static_cast<uint32_t>(std::atoll(words[4].c_str()));
-  const nlohmann::json end = RunUntilFailure(*communicator, transport != "tcp", seed);
+  const bool memory_links = transport != "tcp" && transport != "ucx";
+  const nlohmann::json end = RunUntilFailure(*communicator, memory_links, seed);
   fmt::print("{}\n", end.dump());
   std::fflush(stdout);
   return 0;

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tutti/base/status.h"
+#include "tutti/collective/job_links.h"
 #include "tutti/collective/operation/greeting.h"
 #include "tutti/collective/reduce/reduction_names.h"
 #include "tutti/topology/quantity.h"
@@ -52,8 +53,7 @@ absl::Status CheckOptions(const AllReduceBench& bench) {
   }
   TUTTI_RETURN_IF_ERROR(SizesOf(bench).status());
   for (const std::string& transport : bench.transports) {
-    if (transport == "auto" || transport == "shm" || transport == "tcp") continue;
-    return about("--transport", InvalidArgument("\"{}\"; expected auto, shm or tcp", transport));
+    TUTTI_RETURN_IF_ERROR(about("--transport", collective::CheckTransport(transport)));
   }
   if (bench.algorithm != "auto") {
     TUTTI_RETURN_IF_ERROR(

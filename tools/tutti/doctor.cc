@@ -13,6 +13,7 @@
 #include "tutti/base/cores.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/environment/launch_environment.h"
+#include "tutti/cluster/environment/pmix_client.h"
 #include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/kernels/libraries.h"
@@ -82,6 +83,16 @@ bool ExplainNumbered(const LaunchEnvironment& environment) {
     Line("", "process 0 tells the others through mpiexec (PMI) where it is, and the job's token");
     return true;
   }
+  const auto pmix = FindPmix(environment);
+  if (!pmix.ok()) {
+    Line("", MessageOf(pmix.status()));
+    return false;
+  }
+  if (pmix->state == Pmix::State::kUsed) {
+    Line("", "process 0 tells the others through PMIx where it is, and the job's token");
+    return true;
+  }
+  Line("", fmt::format("not through PMIx: {}", pmix->why));
   const std::string host = environment.one_host             ? "127.0.0.1"
                            : environment.first_host.empty() ? "the host of process 0"
                                                             : environment.first_host;

@@ -369,7 +369,8 @@ int Main(int argc, char** argv) {
       ->add_option("--bytes", collective.bytes,
                    "Sizes, multiples of 4 (4,1K,64K,256K,1M,4M,16M,64M,256M)")
       ->delimiter(',');
-  allreduce->add_option("--transport", collective.transports, "auto, shm or tcp (shm)")
+  allreduce
+      ->add_option("--transport", collective.transports, "auto, shm, tcp, ucx or shm+ucx (shm)")
       ->delimiter(',');
   allreduce->add_option("--algorithm", collective.algorithm, "auto, or the name of one (auto)");
   allreduce->add_option("--memory", collective.memory, "registered or ordinary (registered)")

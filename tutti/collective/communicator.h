@@ -137,7 +137,7 @@ struct Bootstrap {
 
 struct CommunicatorOptions {
   Bootstrap bootstrap;
-  std::string transport = "auto";  // auto: shm within a host, tcp between; or shm, or tcp
+  std::string transport = "auto";  // auto (shm and tcp), shm, tcp, ucx, shm+ucx: job_links.h
   double silence_seconds = 5;      // without a sign of life a rank is given up
   double late_seconds = 5;         // alive but late: warned about this often; more than 0
   int tcp_streams = 2;             // per peer on another host

@@ -192,7 +192,7 @@ TEST_F(CreateTest, MistakesAreTold) {
   };
   CommunicatorOptions options = Options(0, 1, "auto");
   options.transport = "pigeon";
-  EXPECT_THAT(message(options), HasSubstr("expected auto, shm or tcp"));
+  EXPECT_THAT(message(options), HasSubstr("expected auto, shm, tcp, ucx or shm+ucx"));
   options = Options(2, 2, "auto");
   EXPECT_THAT(message(options), HasSubstr("rank is 2, expected 0 to 1"));
   options = Options(0, 0, "auto");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "tutti/net/mesh.h"
 #include "tutti/net/shm/shm_transport.h"
 #include "tutti/net/tcp/tcp_transport.h"
+#include "tutti/net/ucx/ucx_transport.h"
 
 namespace tutti::collective {
 namespace {
@@ -63,25 +65,63 @@ std::vector<int> HostsOf(const std::vector<Endpoints>& endpoints) {
   return hosts;
 }
 
+// What goes between hosts, or everywhere: TCP or UCX.
+class Sockets {
+ public:
+  static absl::StatusOr<Sockets> Open(const CommunicatorOptions& options, net::Star& star) {
+    Sockets sockets;
+    if (options.transport == "shm") return sockets;
+    if (!options.transport.ends_with("ucx")) {
+      TUTTI_ASSIGN_OR_RETURN(sockets.tcp_, Listen(options, star));
+      return sockets;
+    }
+    TUTTI_ASSIGN_OR_RETURN(sockets.ucx_, net::UcxTransport::Open({.rank = options.bootstrap.rank,
+                                                                  .size = options.bootstrap.size,
+                                                                  .host = star.own_address()}));
+    return sockets;
+  }
+
+  // Empty: there are none.
+  std::string endpoint() const {
+    return tcp_ != nullptr ? tcp_->endpoint() : ucx_ != nullptr ? ucx_->endpoint() : "";
+  }
+  absl::StatusOr<std::unique_ptr<net::Transport>> Connect(std::span<const std::string> endpoints) {
+    if (ucx_ != nullptr) {
+      TUTTI_RETURN_IF_ERROR(ucx_->Connect(endpoints));
+      return std::move(ucx_);
+    }
+    TUTTI_RETURN_IF_ERROR(tcp_->Connect(endpoints));
+    return std::move(tcp_);
+  }
+
+ private:
+  std::unique_ptr<net::TcpTransport> tcp_;
+  std::unique_ptr<net::UcxTransport> ucx_;
+};
+
 }  // namespace
+
+absl::Status CheckTransport(std::string_view name) {
+  if (name == "auto" || name == "shm" || name == "tcp") return absl::OkStatus();
+  if (name != "ucx" && name != "shm+ucx") {
+    return InvalidArgument("transport \"{}\": expected auto, shm, tcp, ucx or shm+ucx", name);
+  }
+  if (net::UcxTransport::IsBuiltIn()) return absl::OkStatus();
+  return WithPrefix(net::UcxTransport::Open({}).status(), fmt::format("transport \"{}\": ", name));
+}
 
 absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star& star) {
   const Bootstrap& bootstrap = options.bootstrap;
   const std::string& kind = options.transport;
-  if (kind != "auto" && kind != "shm" && kind != "tcp") {
-    return InvalidArgument("transport \"{}\": expected auto, shm or tcp", kind);
-  }
+  TUTTI_RETURN_IF_ERROR(CheckTransport(kind));
   std::unique_ptr<net::ShmEndpoint> memory;
-  std::unique_ptr<net::TcpTransport> sockets;
-  if (kind != "tcp") {
+  if (kind != "tcp" && kind != "ucx") {
     TUTTI_ASSIGN_OR_RETURN(memory, net::ShmEndpoint::Open());
   }
-  if (kind != "shm") {
-    TUTTI_ASSIGN_OR_RETURN(sockets, Listen(options, star));
-  }
+  TUTTI_ASSIGN_OR_RETURN(Sockets sockets, Sockets::Open(options, star));
   TUTTI_ASSIGN_OR_RETURN(
       const std::vector<std::string> told,
-      star.AllGather((memory ? memory->name() : "") + "\n" + (sockets ? sockets->endpoint() : "")));
+      star.AllGather((memory ? memory->name() : "") + "\n" + sockets.endpoint()));
   std::vector<Endpoints> endpoints;
   for (const std::string& text : told) endpoints.push_back(Split(text));
 
@@ -112,12 +152,12 @@ absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star
   }
   std::vector<std::string> addresses;
   for (const Endpoints& one : endpoints) addresses.push_back(one.socket);
-  TUTTI_RETURN_IF_ERROR(sockets->Connect(addresses));
+  TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<net::Transport> between, sockets.Connect(addresses));
   if (within == nullptr) {
-    links.transport = std::move(sockets);
+    links.transport = std::move(between);
   } else {
     TUTTI_ASSIGN_OR_RETURN(links.transport,
-                           net::Mesh::Create(std::move(within), std::move(sockets)));
+                           net::Mesh::Create(std::move(within), std::move(between)));
   }
   return links;
 }

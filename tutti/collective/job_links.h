@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,11 @@ struct JobLinks {
   // reach each other's memory; where only sockets may be used, every rank is a host of its own.
   std::vector<int> hosts;
 };
+
+// The transports of a job, by name: shm (one host only), tcp and ucx are used between all ranks;
+// auto is shm within a host and tcp between hosts, shm+ucx the same with ucx. INVALID_ARGUMENT for
+// another name, UNIMPLEMENTED for one that this build does not have.
+absl::Status CheckTransport(std::string_view name);
 
 // Opens this rank's endpoints, exchanges them through the star, and connects: memory within a host
 // and sockets between, or what options.transport asks for. All ranks call it at the same time.

@@ -9,6 +9,7 @@
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
 #include "tutti/collective/operation/program.h"
+#include "tutti/net/ucx/ucx_transport.h"
 #include "tutti/testing/collective/ranks_under_test.h"
 #include "tutti/testing/collective/trial.h"
 #include "tutti/testing/sweep.h"
@@ -41,7 +42,7 @@ class Job {
     }
   }
   int size() const { return ranks_.size(); }
-  bool memory_links() const { return transport_ != "tcp"; }
+  bool memory_links() const { return transport_ != "tcp" && transport_ != "ucx"; }
 
   // The ranks' memory of either kind, at an address that vectors like or not.
   void Check(const Trial& trial, bool registered, bool aligned) {
@@ -117,6 +118,12 @@ void CheckSome(Job& job, Trial trial, int64_t most, int samples, std::mt19937& r
   }
 }
 
+std::vector<const char*> Transports() {
+  std::vector<const char*> all = {"loopback", "shm", "tcp"};
+  if (net::UcxTransport::IsBuiltIn()) all.push_back("ucx");
+  return all;
+}
+
 class Results : public ::testing::TestWithParam<std::tuple<const char*, int>> {};
 
 TEST_P(Results, EveryAlgorithmAndOperation) {
@@ -147,7 +154,7 @@ TEST_P(Results, EveryAlgorithmAndOperation) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Results,
-                         ::testing::Combine(::testing::Values("loopback", "shm", "tcp"),
+                         ::testing::Combine(::testing::ValuesIn(Transports()),
                                             ::testing::Values(1, 2, 3, 4, 5, 7, 8)),
                          [](const auto& info) {
                            return fmt::format("{}_{}", std::get<0>(info.param),

@@ -16,6 +16,7 @@
 #include "tutti/base/error.h"
 #include "tutti/base/log.h"
 #include "tutti/base/metrics/metrics.h"
+#include "tutti/base/progress_text.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/cluster/environment/roles.h"
@@ -273,10 +274,14 @@ int Fail(const RunConfig& config, const absl::Status& status) {
   Tell(config, message);
   // All workers stop by the request of one.
   if (StopRequested() && absl::IsCancelled(status)) return 128 + StopSignal();
-  if (ComesFromPeer(config, message)) return kPeerLost;
+  const int code = ExitCodeOf(static_cast<Code>(status.code()));
+  // `tutti run` looks for the task that failed first, and does not take one that lost a peer for
+  // it. Others take the code that comes first or the highest one, so every task gives the cause's:
+  // a job must not be put back into the queue for an error that another start does not cure.
+  if (ComesFromPeer(config, message)) return LauncherPipe() >= 0 ? kPeerLost : code;
   config.strategy_object->peers().Abort(static_cast<Code>(status.code()),
                                         fmt::format("{}{}{}", config.role, kFailed, message));
-  return ExitCodeOf(static_cast<Code>(status.code()));
+  return code;
 }
 
 int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& body) {

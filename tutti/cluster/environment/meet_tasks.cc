@@ -18,6 +18,7 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/cluster/environment/pmi_client.h"
+#include "tutti/cluster/environment/pmix_client.h"
 #include "tutti/cluster/environment/roles.h"
 #include "tutti/net/coordination/meeting_file.h"
 #include "tutti/net/coordination/star.h"
@@ -58,6 +59,8 @@ struct Place {
   std::string host;
   std::string token;
   std::string file = "";  // to be removed by process 0
+  int port = 0;           // 0: PortOf(job)
+  net::Socket listener;   // of process 0, where the port is not made from the job
 };
 
 absl::StatusOr<Place> PlaceByPmi(const LaunchEnvironment& environment, int64_t deadline) {
@@ -84,7 +87,62 @@ absl::StatusOr<Place> PlaceByPmi(const LaunchEnvironment& environment, int64_t d
     return Unavailable("PMI: process 0 told \"{}\"; expected host/token", exchange.told);
   }
   if (!given) token = exchange.told.substr(slash + 1);
-  return Place{.job = exchange.job, .host = exchange.told.substr(0, slash), .token = token};
+  return Place{
+      .job = exchange.job, .host = exchange.told.substr(0, slash), .token = token, .listener = {}};
+}
+
+absl::StatusOr<int> PortOf(const std::string& job) {
+  const std::string given = FromEnvironment("TUTTI_JOB_PORT");
+  if (given.empty()) return PortOfJob(job);
+  int port = 0;
+  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), port);
+  if (error != std::errc() || end != given.data() + given.size() || port < 1 || port > 65535) {
+    return InvalidArgument("TUTTI_JOB_PORT is \"{}\"; expected a port from 1 to 65535", given);
+  }
+  return port;
+}
+
+// What process 0 tells: "host port token", the last empty where all have it from the environment.
+// Its port is any that is free, since it can be told, unless TUTTI_JOB_PORT wants a certain one.
+absl::StatusOr<Place> PlaceByPmix(const LaunchEnvironment& environment, const MeetOptions& options,
+                                  int64_t deadline) {
+  const std::string given = FromEnvironment("TUTTI_JOB_TOKEN");
+  Place place;
+  place.job = environment.job;
+  std::string tell;
+  if (environment.rank == 0) {
+    int port = 0;
+    if (!FromEnvironment("TUTTI_JOB_PORT").empty()) {
+      TUTTI_ASSIGN_OR_RETURN(port, PortOf(environment.job));
+    }
+    const std::string host = environment.one_host             ? "127.0.0.1"
+                             : environment.first_host.empty() ? OwnHost(false)
+                                                              : environment.first_host;
+    const net::Endpoint wanted = {environment.one_host ? host : "0.0.0.0",
+                                  static_cast<uint16_t>(port)};
+    TUTTI_ASSIGN_OR_RETURN(const std::vector<net::Address> addresses, net::Resolve(wanted));
+    absl::StatusOr<net::Socket> listener = net::Listen(addresses.front());
+    if (!listener.ok()) {
+      return MakeStatus(listener.status().code(), "{}; TUTTI_JOB_PORT chooses another one",
+                        MessageOf(listener.status()));
+    }
+    place.listener = *std::move(listener);
+    TUTTI_ASSIGN_OR_RETURN(const net::Address bound, net::LocalAddress(place.listener.fd()));
+    tell = fmt::format("{} {} {}", host, bound.port(), given.empty() ? net::MakeToken() : "");
+  }
+  TUTTI_ASSIGN_OR_RETURN(const std::string told,
+                         TellByPmix(environment.rank, tell, deadline, options.cancellation));
+  const size_t first = told.find(' ');
+  const size_t second = first == told.npos ? told.npos : told.find(' ', first + 1);
+  const char* const end = told.data() + (second == told.npos ? 0 : second);
+  if (second == told.npos || std::from_chars(told.data() + first + 1, end, place.port).ptr != end ||
+      place.port < 1 || place.port > 65535) {
+    return Unavailable("PMIx: process 0 told \"{}\"; expected its host, its port and a token",
+                       told);
+  }
+  place.host = told.substr(0, first);
+  place.token = given.empty() ? told.substr(second + 1) : given;
+  return place;
 }
 
 absl::StatusOr<std::string> MeetingPath(const std::string& job) {
@@ -109,8 +167,11 @@ absl::StatusOr<Place> PlaceByFile(const LaunchEnvironment& environment, const Me
   TUTTI_ASSIGN_OR_RETURN(const std::string path, MeetingPath(environment.job));
   const std::string token = FromEnvironment("TUTTI_JOB_TOKEN");
   if (environment.rank == 0) {
-    Place place = {environment.job, OwnHost(environment.one_host),
-                   token.empty() ? net::MakeToken() : token, path};
+    Place place;
+    place.job = environment.job;
+    place.host = OwnHost(environment.one_host);
+    place.token = token.empty() ? net::MakeToken() : token;
+    place.file = path;
     TUTTI_RETURN_IF_ERROR(
         net::WriteMeetingFile(path, {place.host, place.job, 0, token.empty() ? place.token : ""}));
     return place;
@@ -118,7 +179,10 @@ absl::StatusOr<Place> PlaceByFile(const LaunchEnvironment& environment, const Me
   while (true) {
     const absl::StatusOr<net::MeetingFile> file = net::ReadMeetingFile(path);
     if (file.ok() && file->job == environment.job) {
-      return Place{environment.job, file->address, token.empty() ? file->token : token};
+      return Place{.job = environment.job,
+                   .host = file->address,
+                   .token = token.empty() ? file->token : token,
+                   .listener = {}};
     }
     if (absl::IsPermissionDenied(file.status())) return file.status();
     if (options.cancellation != nullptr && options.cancellation->cancelled()) {
@@ -138,35 +202,32 @@ absl::StatusOr<Place> PlaceByFile(const LaunchEnvironment& environment, const Me
 absl::StatusOr<Place> FindPlace(const LaunchEnvironment& environment, const MeetOptions& options,
                                 int64_t deadline) {
   if (environment.kind == LaunchKind::kMpich) return PlaceByPmi(environment, deadline);
+  TUTTI_ASSIGN_OR_RETURN(const Pmix pmix, FindPmix(environment));
+  if (pmix.state == Pmix::State::kUsed) return PlaceByPmix(environment, options, deadline);
   const std::string host = environment.one_host ? "127.0.0.1" : environment.first_host;
   const std::string token = FromEnvironment("TUTTI_JOB_TOKEN");
-  if (!host.empty() && !token.empty()) return Place{environment.job, host, token};
+  if (!host.empty() && !token.empty()) {
+    return Place{.job = environment.job, .host = host, .token = token, .listener = {}};
+  }
   TUTTI_ASSIGN_OR_RETURN(Place place, PlaceByFile(environment, options, deadline));
   if (!host.empty()) place.host = host;
   return place;
 }
 
-absl::StatusOr<int> PortOf(const std::string& job) {
-  const std::string given = FromEnvironment("TUTTI_JOB_PORT");
-  if (given.empty()) return PortOfJob(job);
-  int port = 0;
-  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), port);
-  if (error != std::errc() || end != given.data() + given.size() || port < 1 || port > 65535) {
-    return InvalidArgument("TUTTI_JOB_PORT is \"{}\"; expected a port from 1 to 65535", given);
-  }
-  return port;
-}
-
 absl::StatusOr<std::unique_ptr<net::Star>> Connect(const LaunchEnvironment& environment,
-                                                   const MeetOptions& options, const Place& place,
+                                                   const MeetOptions& options, Place& place,
                                                    int64_t deadline) {
-  TUTTI_ASSIGN_OR_RETURN(const int port, PortOf(place.job));
+  int port = place.port;
+  if (port == 0) {
+    TUTTI_ASSIGN_OR_RETURN(port, PortOf(place.job));
+  }
   net::StarOptions star;
   star.rank = environment.rank;
   star.size = environment.size;
   // What the others call this host may not be an address that it has (127.0.1.1).
   const bool everywhere = environment.rank == 0 && !environment.one_host;
   star.address = fmt::format("{}:{}", everywhere ? "0.0.0.0" : place.host, port);
+  star.listener = place.listener.valid() ? place.listener.Release() : -1;
   star.job = place.job;
   star.token = place.token;
   star.timeout_seconds = std::max(0.001, double(deadline - NowNanos()) * 1e-9);
@@ -190,7 +251,7 @@ absl::StatusOr<MetTasks> MeetTasks(const LaunchEnvironment& environment,
   const int64_t deadline = NowNanos() + int64_t(options.timeout_seconds * 1e9);
   TUTTI_ASSIGN_OR_RETURN(const RoleCounts roles,
                          DivideRoles(environment.size, options.ps, options.evaluator));
-  TUTTI_ASSIGN_OR_RETURN(const Place place, FindPlace(environment, options, deadline));
+  TUTTI_ASSIGN_OR_RETURN(Place place, FindPlace(environment, options, deadline));
   auto star = Connect(environment, options, place, deadline);
   if (!place.file.empty()) ::unlink(place.file.c_str());
   if (!star.ok()) return star.status();

@@ -24,6 +24,8 @@ struct StarOptions {
   // a file listens at the loopback, unless it is given an address too, with port 0 for any.
   std::string address;  // "host:port", "[::1]:port"
   std::string file;
+  // Of rank 0: a descriptor that listens at the address already, and is the star's from here on.
+  int listener = -1;
   std::string job = "tutti";
   std::string token;
   int64_t generation = 0;

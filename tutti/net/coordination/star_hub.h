@@ -42,6 +42,7 @@ class StarHub : public StarMember {
   using StarMember::StarMember;
 
   // Starting: star_hub_start.cc.
+  absl::StatusOr<Socket> OpenListener(int64_t deadline) const;
   absl::Status Listen(int64_t deadline);
   absl::Status WaitForAll(int64_t deadline);
   Refusal Admit(const Identity& peer, std::string* text) const;

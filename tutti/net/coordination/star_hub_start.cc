@@ -44,7 +44,8 @@ absl::StatusOr<std::unique_ptr<Star>> StarHub::Connect(const StarOptions& option
   return std::unique_ptr<Star>(std::move(hub));
 }
 
-absl::Status StarHub::Listen(int64_t deadline) {
+absl::StatusOr<Socket> StarHub::OpenListener(int64_t deadline) const {
+  if (options().listener >= 0) return Socket(options().listener);
   const std::string where = options().address.empty() ? "127.0.0.1:0" : options().address;
   const Cancellation* const cancellation = options().cancellation;
   absl::StatusOr<Socket> listener =
@@ -53,6 +54,12 @@ absl::Status StarHub::Listen(int64_t deadline) {
                        }});
   if (absl::IsCancelled(listener.status())) return cancellation->status();
   if (!listener.ok()) return WithPrefix(listener.status(), "rank 0: ");
+  return listener;
+}
+
+absl::Status StarHub::Listen(int64_t deadline) {
+  absl::StatusOr<Socket> listener = OpenListener(deadline);
+  if (!listener.ok()) return listener.status();
   // Told at once: a rank that cannot be accepted would seem not to come.
   if (const int64_t left = DescriptorsLeft(); left >= 0 && left < size() - 1) {
     return WithPrefix(

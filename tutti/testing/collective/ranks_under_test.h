@@ -38,8 +38,8 @@ class RanksUnderTest {
   std::vector<std::unique_ptr<Communicator>> ranks_;
 };
 
-// Ranks that are joined by the transport ("loopback", "shm" or "tcp") as they would be if each were
-// a process of its own, with links that are not measured. No ranks if that failed.
+// Ranks that are joined by the transport ("loopback", "shm", "tcp", "ucx") as they would be if each
+// were a process of its own, with links that are not measured. No ranks if that failed.
 inline RanksUnderTest RanksOver(const std::string& transport, int size) {
   if (transport == "loopback") return RanksUnderTest(size);
   std::string folder = (std::filesystem::temp_directory_path() / "tutti-ranks-XXXXXX").string();

@@ -329,6 +329,8 @@ class Estimator::Impl {
     result.save_error = MessageOf(checkpoints_->Finish(*session_, step_, position_));
     if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
     if (out_of_data && config_.Tells()) TellEndOfData(dataset, max_steps);
+    // Launchers kill the rest of a job when one of it has ended: nobody does before all is saved.
+    if (result.stopped) peers().Gather("the end after a stop", "");
     return result;
   }
 

@@ -288,7 +288,11 @@ StrategyDef AllReduceStrategyDef() {
                      .initial = "as-is",
                      .help = "how float32 gradients travel",
                      .choices = {"as-is", "bfloat16", "float16"},
-                     .synonyms = {{"bf16", "bfloat16"}, {"fp16", "float16"}}}},
+                     .synonyms = {{"bf16", "bfloat16"}, {"fp16", "float16"}}},
+                    {.name = "transport",
+                     .initial = "auto",
+                     .help = "between workers; auto: shm within a host, tcp between hosts",
+                     .choices = {"auto", "shm", "tcp", "ucx", "shm+ucx"}}},
           .make = [](const Launch& launch) {
             const std::string& algorithm = launch.flag("algorithm");
             return MakeAllReduceStrategy(

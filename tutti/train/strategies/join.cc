@@ -61,6 +61,7 @@ std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch) {
   options.bootstrap.token = JobToken();
   options.bootstrap.timeout_seconds = launch.config.start_timeout;
   options.share_cores = true;
+  options.transport = launch.flag("transport");
   // A launcher sees tasks end that never come here, and those that wait for them do not.
   const int launcher = LauncherPipe();
   if (launcher >= 0) TellLauncher(launcher, kWaitsForOthers);

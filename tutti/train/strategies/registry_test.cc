@@ -104,8 +104,9 @@ TEST_F(RegistryTest, ListsWhatThereIs) {
 
 TEST_F(RegistryTest, ChecksFlags) {
   const StrategyDef& def = FindStrategy("allreduce");
-  EXPECT_THAT(CompleteFlags(def, {{"wire", "bf16"}}),
-              ElementsAre(Pair("algorithm", "auto"), Pair("wire", "bfloat16")));
+  EXPECT_THAT(
+      CompleteFlags(def, {{"wire", "bf16"}}),
+      ElementsAre(Pair("algorithm", "auto"), Pair("transport", "auto"), Pair("wire", "bfloat16")));
   EXPECT_THAT(ErrorOf([&] {
                 CompleteFlags(def, {{"wire", "int8"}});
               }),
