@@ -49,15 +49,26 @@ EtcdCalls::EtcdCalls(EtcdOptions options) : options_(std::move(options)) {
   }
 }
 
+// What etcd means it says with a code of its own; the codes below are those of a member that dies
+// in the middle of an answer, or whose own clock finds our deadline over first (UNKNOWN).
 bool EtcdCalls::MayPass(const grpc::Status& status) {
-  return status.error_code() == grpc::StatusCode::UNAVAILABLE ||
-         status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  switch (status.error_code()) {
+    case grpc::StatusCode::UNAVAILABLE:
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+    case grpc::StatusCode::CANCELLED:
+    case grpc::StatusCode::UNKNOWN:
+    case grpc::StatusCode::INTERNAL:
+      return true;
+    default:
+      return false;
+  }
 }
 
 absl::Status EtcdCalls::ToStatus(const grpc::Status& status) const {
   if (status.ok()) return absl::OkStatus();
-  return MakeStatus(absl::StatusCode(int(status.error_code())), "{}: {}", name_,
-                    status.error_message());
+  const auto code =
+      MayPass(status) ? absl::StatusCode::kUnavailable : absl::StatusCode(int(status.error_code()));
+  return MakeStatus(code, "{}: {}", name_, status.error_message());
 }
 
 void EtcdCalls::Skip(size_t member) {
@@ -149,7 +160,7 @@ absl::Status EtcdCalls::Call(const Attempt& attempt, bool* unsure) {
       if (MayPass(answer)) *unsure = true;
       status = ToStatus(answer);
     }
-    if (!absl::IsUnavailable(status) && !absl::IsDeadlineExceeded(status)) {
+    if (!absl::IsUnavailable(status)) {
       Answered();
       return status;
     }

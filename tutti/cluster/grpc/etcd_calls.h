@@ -37,7 +37,7 @@ class EtcdCalls {
   void ForgetToken();
   // May another attempt succeed?
   static bool MayPass(const grpc::Status& status);
-  absl::Status ToStatus(const grpc::Status& status) const;
+  absl::Status ToStatus(const grpc::Status& status) const;  // UNAVAILABLE where it may pass
 
   // Something answered, or nothing did; tells of long silences.
   void Answered();

@@ -279,7 +279,7 @@ class EtcdStore::Stream final : public std::enable_shared_from_this<Stream> {
       const absl::Status status = Read(member, &answered);
       if (ended()) return;
       if (answered) silent_since = NowNanos();
-      const bool passes = absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+      const bool passes = absl::IsUnavailable(status);
       const bool patient =
           double(NowNanos() - silent_since) * 1e-9 < calls_->options().patience_seconds;
       if (!passes || !patient) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <future>
 #include <mutex>
@@ -93,7 +94,8 @@ TEST_F(EtcdStoreTest, ALostMajorityPauses) {
   EtcdUnderTest etcd({.members = 3});
   std::promise<std::string> paused, again;
   std::once_flag once, once_again;
-  EtcdOptions options{.attempt_seconds = 0.3};
+  // Short attempts, so that many of them end in every way there is.
+  EtcdOptions options{.attempt_seconds = 0.1};
   options.notice = [&](const std::string& text) {
     if (text.find("answers again") != std::string::npos) {
       std::call_once(once_again, [&] { again.set_value(text); });
@@ -110,7 +112,12 @@ TEST_F(EtcdStoreTest, ALostMajorityPauses) {
   etcd.Kill(1);
   auto put =
       std::async(std::launch::async, [&] { return store->Put("a", "1", {.if_version = 0}); });
-  const std::string text = paused.get_future().get();
+  auto told = paused.get_future();
+  while (told.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready) {
+    ASSERT_NE(put.wait_for(std::chrono::seconds(0)), std::future_status::ready)
+        << put.get().status();
+  }
+  const std::string text = told.get();
   EXPECT_THAT(text, HasSubstr("etcd (127.0.0.1:"));
   EXPECT_THAT(text, HasSubstr("what needs it waits, up to 60 s"));
   etcd.Start(0);
