@@ -154,6 +154,8 @@ std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& ses
         return PointOf(*saved);
       } catch (...) {
         last = StatusFromCurrentException();
+        // A task was lost, and the checkpoint is whole.
+        if (absl::IsUnavailable(last) && saved->Verify().ok()) throw;
       }
     }
     if (!IsDamage(last)) ThrowIfError(last);
