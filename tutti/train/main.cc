@@ -22,6 +22,7 @@
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
 #include "tutti/train/checkpoints/save_schedule.h"
+#include "tutti/train/export/export_format.h"
 #include "tutti/train/find_task.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/worker_trace.h"
@@ -196,6 +197,9 @@ void CheckFiles(const RunConfig& config) {
        {std::pair("report", config.report), {"trace", ParseTraceRequest(config.trace).path}}) {
     if (path.empty()) continue;
     ThrowIfError(WithPrefix(CheckWritable(path), fmt::format("--{}: ", flag)));
+  }
+  if (!config.export_dir.empty()) {
+    CheckExportTarget(checkpoint::FileSystem::System(), config.export_dir);
   }
 }
 
