@@ -81,8 +81,8 @@ class ReplicasHook final : public Hook {
     if (!is_chief_) return TakeOldTokens();
     Wake(step_);
     const int64_t end = (start.generation << kStepBits) + start.max_steps;
-    updates_ = ValueOrThrow(
-        StartThread("the thread that makes the updates", [this, end] { MakeUpdates(step_, end); }));
+    updates_ = ValueOrThrow(StartThread("the thread that makes the updates",
+                                        [this, first = step_, end] { MakeUpdates(first, end); }));
   }
 
   void BeforeRun(SessionRun& run) override {
