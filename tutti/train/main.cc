@@ -210,7 +210,7 @@ void CheckEvaluator(const TaskConfig& task, const RunConfig& config) {
   if (!IsEvaluator(task) && !(has_evaluator && task.TrainerRank() == 0)) return;
   ThrowInvalidArgument(
       "an evaluator evaluates the checkpoints of a training, and there is no --model-dir for them; "
-      "give one to all tasks, on a disk that the chief, the ps and the evaluator share");
+      "give one to all tasks, on a disk that the chief and the evaluator share");
 }
 
 // Who this is, before the others are waited for.
