@@ -22,6 +22,7 @@
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
 #include "tutti/train/checkpoints/save_schedule.h"
+#include "tutti/train/export/export_format.h"
 #include "tutti/train/find_task.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/worker_trace.h"
@@ -200,6 +201,9 @@ void CheckFiles(const RunConfig& config) {
     if (path.empty()) continue;
     ThrowIfError(WithPrefix(CheckWritable(path), fmt::format("--{}: ", flag)));
   }
+  if (!config.export_dir.empty()) {
+    CheckExportTarget(checkpoint::FileSystem::System(), config.export_dir);
+  }
 }
 
 // An evaluator and the training learn of each other by the directory alone.
@@ -209,7 +213,7 @@ void CheckEvaluator(const TaskConfig& task, const RunConfig& config) {
   if (!IsEvaluator(task) && !(has_evaluator && task.TrainerRank() == 0)) return;
   ThrowInvalidArgument(
       "an evaluator evaluates the checkpoints of a training, and there is no --model-dir for them; "
-      "give one to all tasks, on a disk that the chief, the ps and the evaluator share");
+      "give one to all tasks, on a disk that the chief and the evaluator share");
 }
 
 // Who this is, before the others are waited for.

@@ -71,7 +71,10 @@ class Estimator::Impl {
     if (!first) checkpoints_->MarkRunning();
     const Dataset dataset = TrainingData(source);
     const int64_t max_steps = MaxSteps(spec, dataset);
-    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
+    if (spec.evaluation) {
+      BuildToEvaluate(EvaluationData(*spec.evaluation));
+      CheckMetricFlags(config_, evaluation_->MetricNames());
+    }
     Agree(call, first, DataFacts(dataset, max_steps));
     if (first) {
       RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.nodes.joint.order);

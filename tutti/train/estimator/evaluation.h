@@ -17,6 +17,9 @@ class Evaluation {
   // Error.
   Evaluation(Graph& graph, const ModelFunction& model, const Dataset& dataset, bool reuse);
 
+  // What Run gives, by name.
+  std::vector<std::string> MetricNames() const { return metrics_.names(); }
+
   // Loss and metrics over the parts that the workers have of `dataset`, up to `max_steps`
   // batches where that is not 0. All workers call it. Throws Error: kCancelled after a stop
   // (train/stop.h) of any worker.

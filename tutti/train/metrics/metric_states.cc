@@ -113,6 +113,12 @@ void MetricStates::Merge(Peers& peers) {
   for (const std::string& bytes : states) MergePacked(bytes);
 }
 
+std::vector<std::string> MetricStates::names() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.push_back(entry.name);
+  return names;
+}
+
 Metrics MetricStates::Finish() const {
   Metrics metrics;
   for (const Entry& entry : entries_) {
