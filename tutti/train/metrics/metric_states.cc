@@ -110,7 +110,9 @@ void MetricStates::Merge(Peers& peers) {
   if (peers.workers() == 1) return;
   const std::vector<std::string> states = peers.Gather("metrics", Pack());
   Clear();
-  for (const std::string& bytes : states) MergePacked(bytes);
+  for (const std::string& bytes : states) {
+    if (!bytes.empty()) MergePacked(bytes);  // else the worker is lost
+  }
 }
 
 std::vector<std::string> MetricStates::names() const {

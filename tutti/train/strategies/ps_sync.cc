@@ -47,7 +47,10 @@ struct SyncNodes final : StrategyNodes {
 class SyncStrategy final : public ServersStrategy {
  public:
   SyncStrategy(ParameterServers servers, const SyncOptions& options)
-      : ServersStrategy(std::move(servers), options.common), backups_(options.backups) {}
+      : ServersStrategy(
+            std::move(servers), options.common,
+            options.backups > 0 ? QueuePeers::Losses::kAreLeftOut : QueuePeers::Losses::kEndTheJob),
+        backups_(options.backups) {}
 
   std::string_view name() const override { return "ps-sync"; }
   int BatchesPerUpdate() const override { return servers().workers - backups_; }

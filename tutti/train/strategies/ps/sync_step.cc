@@ -47,6 +47,8 @@ SyncStep::SyncStep(Graph& graph, const SyncStepOptions& options)
   gate_ = Gate(graph, options.admit, options.workers, "gate");
   members_ = GateAdmitted(gate_, update_step);
   leave = GateLeave(gate_, worker);
+  join = GateJoin(gate_, worker);
+  contains = GateContains(gate_, step, worker);
 }
 
 Output SyncStep::Summed(Output own, const std::string& device) {

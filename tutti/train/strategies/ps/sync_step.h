@@ -63,6 +63,8 @@ class SyncStep final : public StrategyNodes {
   };
   std::vector<Release> release;
   const Node* leave = nullptr;  // nobody waits for `worker` any more
+  Output join;                  // `worker` is back: the newest step
+  Output contains;              // was `worker` admitted to `step`?
 
   // The chief's part: the update, and by worker the token that releases it, after the update.
   const Node* update = nullptr;
@@ -103,6 +105,7 @@ class SyncDriver final : public StepDriver {
 
  private:
   class Updater;
+  void Lost(int rank, const std::string& why);
   std::vector<Tensor> RunPart(std::span<const Feed> feeds, std::span<const Output> fetches,
                               const Node* target, const RunOptions& options);
   std::vector<Tensor> RunWithBackups(const StepCall& call);
