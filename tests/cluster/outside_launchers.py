@@ -139,7 +139,7 @@ class Job:
 class Launcher:
     """Open MPI's or MPICH's mpirun; others differ in what they override."""
 
-    stop_code = 143  # with which it ends a job that was terminated
+    stop_codes = (143,)  # with which it ends a job that was terminated
 
     def __init__(self, words):
         self.words = words
@@ -176,19 +176,22 @@ class Launcher:
 
 
 class OpenMpi(Launcher):
-    stop_code = 1  # whatever the processes end with
+    stop_codes = (1,)  # whatever the processes end with
 
     def __init__(self):
         super().__init__(["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"])
 
 
 class Mpich(Launcher):
+    # Version 4.0.2 loses the codes of its processes now and then, whatever program they run.
+    stop_codes = (143, 0)
+
     def __init__(self):
         super().__init__(["mpirun.mpich"])
 
 
 class Torchrun(Launcher):
-    stop_code = 1  # as for every failure
+    stop_codes = (1,)  # as for every failure
 
     def __init__(self):
         super().__init__(["/usr/bin/python3", "-c", TORCHRUN, "--no_python", "--standalone"])

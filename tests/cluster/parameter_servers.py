@@ -3,6 +3,7 @@
 
     tests/cluster/parameter_servers.py --bin build/bin
 """
+import os
 import re
 import signal
 import subprocess
@@ -92,6 +93,102 @@ class ParameterServers(unittest.TestCase):
         self.assertEqual(ended["worker", 0][0], 128, ended["worker", 0][1])
         self.assertIn("worker 1 (/job:worker/task:1) is lost", ended["worker", 0][1])
         self.assertEqual(ended["ps", 0][0], 128, ended["ps", 0][1])
+
+    def check_others_went_on(self, ended, lost):
+        """All but the lost worker ended well, and only worker 0 tells of it, once."""
+        for name, (code, text) in ended.items():
+            if name == lost:
+                continue
+            self.assertEqual(code, 0, f"{name}: {text}")
+            told = text.count(f"worker {lost[1]} (/job:worker/task:{lost[1]}) is lost")
+            self.assertEqual(told, 1 if name == ("worker", 0) else 0, f"{name}: {text}")
+        self.assertIn("test accuracy", ended["worker", 0][1])
+
+    def test_a_death_touches_nobody_else(self):
+        for strategy in ("ps-async", "ps-ssp:2"):
+            with self.subTest(strategy=strategy):
+                started = start_all(cluster_of(ps=2, worker=3), strategy, "--max-steps", "1500",
+                                    "--log-every", "1")
+                early = read_until(started["worker", 0], "^step [0-9]+ ")
+                started["worker", 2].send_signal(signal.SIGKILL)
+                early += read_until(started["worker", 0], "is lost")
+                ended = finish(started)
+                ended["worker", 0] = (ended["worker", 0][0], early + ended["worker", 0][1])
+                self.check_others_went_on(ended, ("worker", 2))
+                self.assertIn("workers lost 1, batches given out again", ended["worker", 0][1])
+
+    def test_a_worker_comes_back_by_hand(self):
+        for strategy in ("ps-async", "ps-ssp:2"):
+            with self.subTest(strategy=strategy):
+                cluster = cluster_of(ps=1, worker=3)
+                started = start_all(cluster, strategy, "--max-steps", "4000", "--log-every", "1")
+                read_until(started["worker", 0], "^step [0-9]+ ")
+                dead = started["worker", 1]
+                dead.send_signal(signal.SIGKILL)
+                read_until(started["worker", 0], "is lost")
+                started["worker", 1] = start(cluster, "worker", 1, strategy, "--max-steps", "4000")
+                read_until(started["worker", 0], "worker 1 is back")
+                ended = finish(started)
+                dead.communicate()
+                self.check_all_zero(ended)
+                again = ended["worker", 1][1]
+                step = re.search("worker 1 was started again, and goes on from step ([0-9]+)", again)
+                self.assertGreater(int(step.group(1)), 0, again)
+                self.assertIn("worker 1: gradients applied", ended["worker", 0][1])
+
+    def test_the_launcher_starts_a_lost_worker_again(self):
+        for restarts, line in ((1, "worker 1 is back"), (0, "the others go on without it")):
+            with self.subTest(restarts=restarts):
+                job = tasks.run("--workers", "3", "--ps", "1", "--restarts", str(restarts), "--",
+                                "--strategy", "ps-async", "--max-steps", "4000", "--log-every", "1")
+                read_until(job, "step [0-9]+ ")
+                os.kill(tasks.pid_of_task(job, "worker", 1), signal.SIGKILL)
+                read_until(job, line)
+                (code, text), = finish({"job": job}).values()
+                self.assertEqual(code, 0, text)
+                self.assertIn("test accuracy", text)
+
+    def test_a_backup_worker_that_was_not_admitted_is_left_out(self):
+        started = start_all(cluster_of(ps=1, worker=3), "ps-sync:backup=1", "--max-steps", "300",
+                            "--log-every", "1")
+        read_until(started["worker", 0], "^step 3 ")
+        started["worker", 2].send_signal(signal.SIGSTOP)
+        try:
+            # The first line may have been on its way; the step after it is made without the worker,
+            # unless it was stopped between its admission and its push.
+            for _ in range(3):
+                read_until(started["worker", 0], "^step [0-9]+ ")
+        finally:
+            started["worker", 2].send_signal(signal.SIGKILL)
+        ended = finish(started)
+        self.check_others_went_on(ended, ("worker", 2))
+
+    def test_more_losses_than_backups_end_the_job(self):
+        started = start_all(cluster_of(ps=1, worker=3), "ps-sync:backup=1", "--max-steps", "1000000",
+                            "--log-every", "1")
+        read_until(started["worker", 0], "^step 3 ")
+        for worker in (1, 2):
+            started["worker", worker].send_signal(signal.SIGKILL)
+        ended = finish(started)
+        code, text = ended["worker", 0]
+        self.assertEqual(code, 128, text)
+        self.assertRegex(text, r"worker [12] \(/job:worker/task:[12]\) is lost")
+        self.assertEqual(ended["ps", 0][0], 128, ended["ps", 0][1])
+
+    def test_a_worker_that_waits_for_its_servers_can_be_stopped(self):
+        task = start(cluster_of(ps=1, worker=1), "worker", 0, "ps-async")
+        read_until(task, "rank 0 of 1")
+        task.send_signal(signal.SIGTERM)
+        (code, text), = finish({"task": task}, seconds=30).values()
+        self.assertEqual(code, 128 + signal.SIGTERM, text)
+
+    def test_the_start_timeout_counts_once(self):
+        began = time.monotonic()
+        task = start(cluster_of(ps=1, worker=2), "worker", 0, "ps-async", "--start-timeout", "3")
+        (code, text), = finish({"task": task}, seconds=60).values()
+        self.assertEqual(code, 128, text)
+        self.assertIn("/job:ps/task:0 did not appear within 3 s", text)
+        self.assertLess(time.monotonic() - began, 30)
 
     def test_a_killed_server_is_named_by_all(self):
         started = start_all(cluster_of(ps=2, worker=2), "ps-async", "--max-steps", "1000000",

@@ -53,6 +53,39 @@ def start(cluster, job, index, *flags, token="secret", config=None, cores=None, 
                             stderr=subprocess.STDOUT, text=True)
 
 
+def run(*arguments):
+    """`tutti run` with its flags, then "--" and those of the program."""
+    split = arguments.index("--")
+    command = [f"{BIN}/tutti", "run", *arguments[:split], "--", f"{BIN}/fashion_mnist", "--model", "mlp",
+               "--batch-size", "32", *arguments[split + 1:]]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def descendants(pid):
+    found = []
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="utf-8") as children:
+            for child in map(int, children.read().split()):
+                found += [child, *descendants(child)]
+    except FileNotFoundError:
+        pass  # it has just ended
+    return found
+
+
+def pid_of_task(launcher, job, index):
+    """The process of a task of `tutti run`."""
+    for pid in descendants(launcher.pid):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as environment:
+                variables = dict(line.split(b"=", 1) for line in environment.read().split(b"\0") if b"=" in line)
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        task = json.loads(variables.get(b"TF_CONFIG", b"{}")).get("task", {})
+        if (task.get("type"), task.get("index")) == (job, index):
+            return pid
+    raise AssertionError(f"no process of {job} {index}")
+
+
 def loads(limit):
     """Does the program start under this limit of ulimit?"""
     command = ["bash", "-c", f'ulimit {limit}; exec "$@"', "-", f"{BIN}/fashion_mnist", "--help"]

@@ -32,9 +32,10 @@ std::string Pack(const ProgressText& text);
 std::optional<ProgressText> UnpackProgress(std::string_view packed);
 
 // Lines for the same pipe, by which a launcher knows that a task waits until all others have come,
-// and that they have.
+// and that they have; and that the job goes on without workers that are lost.
 inline constexpr std::string_view kWaitsForOthers = "\2waits for others";
 inline constexpr std::string_view kHasOthers = "\2has others";
+inline constexpr std::string_view kSurvivesLosses = "\2survives losses";
 
 // The pipe to the launcher that started this process, from TUTTI_PROGRESS_FD; -1: there is none.
 int LauncherPipe();

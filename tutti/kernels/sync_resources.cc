@@ -1,6 +1,7 @@
 #include "tutti/kernels/sync_resources.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "tutti/device/device.h"
 #include "tutti/device/step_cleanup.h"
@@ -157,6 +158,13 @@ void GateResource::Admitted(const std::shared_ptr<GateWaiter>& waiter) {
   Watch(waiter);
 }
 
+absl::StatusOr<bool> GateResource::Contains(int64_t step, int64_t worker) {
+  const Access access(*this);
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  const auto found = steps_.find(step);
+  return found != steps_.end() && found->second.admitted.contains(worker);
+}
+
 absl::Status GateResource::Leave(int64_t worker) {
   const Access access(*this);
   TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
@@ -298,6 +306,41 @@ std::string ClockResource::DescribeState() const {
   if (slowest == kLeft) return fmt::format("\"{}\", which every worker has left", config_.name);
   const auto who = std::find(times_.begin(), times_.end(), slowest) - times_.begin();
   return fmt::format("\"{}\", whose slowest worker {} is at {}", config_.name, who, slowest);
+}
+
+// --- Dispenser.
+
+absl::Status DispenserResource::CheckWorker(int64_t worker) const {
+  if (worker >= 0 && worker < config_.workers) return absl::OkStatus();
+  return OutOfRange("worker is {}; dispenser \"{}\" has workers 0 to {}", worker, config_.name,
+                    config_.workers - 1);
+}
+
+absl::StatusOr<int64_t> DispenserResource::Take(int64_t worker) {
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  std::lock_guard lock(mutex_);
+  const int64_t number = returned_.empty() ? next_++ : *returned_.begin();
+  returned_.erase(number);
+  Held& held = held_[size_t(worker)];
+  held = {held[1], number};
+  return number;
+}
+
+absl::StatusOr<DispenserResource::Held> DispenserResource::Return(int64_t worker) {
+  TUTTI_RETURN_IF_ERROR(CheckWorker(worker));
+  std::lock_guard lock(mutex_);
+  const Held held = std::exchange(held_[size_t(worker)], Held{kNone, kNone});
+  for (const int64_t number : held) {
+    if (number != kNone) returned_.insert(number);
+  }
+  return held;
+}
+
+void DispenserResource::Reset() {
+  std::lock_guard lock(mutex_);
+  next_ = 0;
+  returned_.clear();
+  std::fill(held_.begin(), held_.end(), Held{kNone, kNone});
 }
 
 // --- Ledger.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <list>
@@ -115,6 +116,7 @@ class GateResource final : public WaitingResource {
 
   absl::StatusOr<bool> Enter(int64_t step, int64_t worker);
   void Admitted(const std::shared_ptr<GateWaiter>& waiter);
+  absl::StatusOr<bool> Contains(int64_t step, int64_t worker);
   absl::Status Leave(int64_t worker);
   absl::StatusOr<int64_t> Join(int64_t worker);  // the newest step
   std::vector<int64_t> refused();                // by worker
@@ -179,6 +181,36 @@ class ClockResource final : public WaitingResource {
   std::vector<int64_t> times_;
   int64_t last_slowest_ = 0;  // where the slowest stood when there was one
   std::list<std::shared_ptr<ClockWaiter>> waiting_;
+};
+
+class DispenserResource final : public Resource {
+ public:
+  struct Config {
+    std::string name = {};
+    int64_t workers = 1;
+    std::string ToString() const { return fmt::format("{} workers", workers); }
+    friend bool operator==(const Config&, const Config&) = default;
+  };
+  static constexpr int64_t kNone = -1;
+  using Held = std::array<int64_t, 2>;  // the one taken first, first
+
+  explicit DispenserResource(Config config)
+      : config_(std::move(config)), held_(size_t(config_.workers), Held{kNone, kNone}) {}
+  std::string_view kind() const override { return "Dispenser"; }
+  const Config& config() const { return config_; }
+
+  absl::StatusOr<int64_t> Take(int64_t worker);
+  absl::StatusOr<Held> Return(int64_t worker);
+  void Reset();
+
+ private:
+  absl::Status CheckWorker(int64_t worker) const;
+
+  const Config config_;
+  std::mutex mutex_;
+  int64_t next_ = 0;
+  std::set<int64_t> returned_;
+  std::vector<Held> held_;  // by worker: the two that it took last
 };
 
 class LedgerResource final : public Resource, public std::enable_shared_from_this<LedgerResource> {

@@ -307,6 +307,11 @@ TEST_F(SyncTest, GateAdmitsTheFirstOfAStep) {
   NodeUnderTest admitted(device_, GateAdmitted(gate, Integer()));
   NodeUnderTest leave(device_, *GateLeave(gate, Integer()));
   NodeUnderTest refused(device_, GateRefused(gate));
+  NodeUnderTest contains(device_, GateContains(gate, Integer(), Integer()));
+  const auto contained = [&](int64_t step, int64_t worker) {
+    EXPECT_TRUE(contains.Run({{}, Number(step), Number(worker)}).ok());
+    return contains.output().scalar<bool>();
+  };
   const auto enters = [&](int64_t step, int64_t worker) {
     const absl::Status status = enter.Run({{}, Number(step), Number(worker)});
     EXPECT_TRUE(status.ok()) << status;
@@ -331,6 +336,9 @@ TEST_F(SyncTest, GateAdmitsTheFirstOfAStep) {
   ASSERT_TRUE(leave.Run({{}, Number(1)}).ok());
   ASSERT_TRUE(admitted.Wait().ok());
   EXPECT_TRUE(admitted.output().BitwiseEquals(Tensor::Of<int64_t>({1}, {2})));
+  EXPECT_TRUE(contained(0, 0)) << "also after it has left";
+  EXPECT_FALSE(contained(0, 1));
+  EXPECT_FALSE(contained(7, 2)) << "asking admits nobody";
   EXPECT_EQ(MessageOf(enter.Run({{}, Number(1), Number(1)})), "worker 1 has left gate \"gate\"");
   EXPECT_EQ(MessageOf(enter.Run({{}, Number(1), Number(3)})),
             "worker is 3; gate \"gate\" has workers 0 to 2");
@@ -407,6 +415,40 @@ TEST_F(SyncTest, ClockTakesAWorkerBack) {
   for (int64_t worker = 0; worker < 3; ++worker) ASSERT_TRUE(leave.Run({{}, Number(worker)}).ok());
   ASSERT_TRUE(join.Run({{}, Number(1)}).ok());
   EXPECT_EQ(join.output().scalar<int64_t>(), 7);
+}
+
+TEST_F(SyncTest, ADispenserGivesOutAgainWhatWasNotFinished) {
+  const Output dispenser = Dispenser(graph_, 3, "dispenser");
+  NodeUnderTest take(device_, DispenserTake(dispenser, Integer()));
+  NodeUnderTest give_back(device_, DispenserReturn(dispenser, Integer()));
+  NodeUnderTest reset(device_, *DispenserReset(dispenser));
+  const auto takes = [&](int64_t worker) {
+    EXPECT_TRUE(take.Run({{}, Number(worker)}).ok());
+    return take.output().scalar<int64_t>();
+  };
+  const auto returns = [&](int64_t worker) {
+    EXPECT_TRUE(give_back.Run({{}, Number(worker)}).ok());
+    const int64_t* held = give_back.output().data<int64_t>();
+    return std::pair(held[0], held[1]);
+  };
+  EXPECT_EQ(takes(0), 0);
+  EXPECT_EQ(takes(1), 1);
+  EXPECT_EQ(takes(2), 2);
+  EXPECT_EQ(takes(1), 3);
+  EXPECT_EQ(takes(1), 4) << "by now 1 is finished";
+  EXPECT_EQ(returns(1), std::pair(int64_t{3}, int64_t{4}));
+  EXPECT_EQ(returns(1), std::pair(int64_t{-1}, int64_t{-1})) << "it has nothing any more";
+  EXPECT_EQ(takes(2), 3);
+  EXPECT_EQ(takes(0), 4);
+  EXPECT_EQ(takes(0), 5);
+  EXPECT_EQ(returns(2), std::pair(int64_t{2}, int64_t{3}));
+  EXPECT_EQ(takes(2), 2) << "the smallest first, also for the one that came back";
+  EXPECT_EQ(takes(0), 3);
+  EXPECT_EQ(returns(0), std::pair(int64_t{5}, int64_t{3})) << "in the order in which it took them";
+  ASSERT_TRUE(reset.Run({{}}).ok());
+  EXPECT_EQ(takes(2), 0);
+  EXPECT_EQ(returns(0), std::pair(int64_t{-1}, int64_t{-1}));
+  EXPECT_EQ(take.Run({{}, Number(3)}).code(), absl::StatusCode::kOutOfRange);
 }
 
 TEST_F(SyncTest, ALedgerCountsEveryStepOnce) {

@@ -141,6 +141,8 @@ void Job::TakeProgress(Task& task, std::string_view text) {
     text.remove_prefix(end + 1);
     if (line == kWaitsForOthers) {
       task.waits_for_others = true;
+    } else if (line == kSurvivesLosses) {
+      survives_losses_ = true;
     } else if (line == kHasOthers) {
       task.waits_for_others = false;
       task.has_others = true;
@@ -180,7 +182,39 @@ void Job::TakeEnd(size_t index) {
   for (const int fd : {process.out(), process.err(), process.progress()}) TakeRest(index, fd);
   output_.Flush(index);
   tasks_[index].ended_well = code == 0;
-  if (code != 0) TakeLoss(index, code);
+  if (code != 0) {
+    TakeLoss(index, code);
+  } else if (survives_losses_ && tasks_[index].id == cluster_.Chief()) {
+    TakeEndOfTraining();
+  }
+}
+
+// A job that survives losses is done when the first task that trains is. A worker that was to be
+// started again, or still looks for the others, comes too late.
+void Job::TakeEndOfTraining() {
+  trained_ = true;
+  if (final_) return;
+  std::erase_if(losses_, [this](const auto& loss) { return MayBeLeftOut(tasks_[loss.task]); });
+  if (losses_.empty()) {
+    cause_.reset();
+    mend_at_ = 0;
+  }
+  StartDeadline(options_.grace_seconds);
+}
+
+void Job::GoOnWithout() {
+  output_.Say(fmt::format("tutti run: {} {}{}; the others go on without it",
+                          tasks_[cause_->loss.task].role, HowItEnded(*cause_),
+                          gave_up_.empty() ? "" : fmt::format(", and {}", gave_up_)));
+  gave_up_.clear();
+  losses_.clear();
+  cause_.reset();
+  mend_at_ = 0;
+}
+
+// Others that train go on without it, and only they need it.
+bool Job::MayBeLeftOut(const Task& task) const {
+  return survives_losses_ && task.id.job == "worker" && !(task.id == cluster_.Chief());
 }
 
 // What a task that ended left in a pipe: no more than is there at this moment, for what it started
@@ -194,6 +228,7 @@ void Job::TakeRest(size_t index, int fd) {
 void Job::TakeLoss(size_t index, int code) {
   const Task& task = tasks_[index];
   const RestartPolicy::Loss loss = {index, code, SecondsSince(task.started)};
+  if (trained_ && MayBeLeftOut(task)) return;
   if (IsEvaluator(index) && !policy_.MayCure(code) && !final_ && !mend_all_) {
     return GoOnWithoutEvaluator(CauseOf(loss), "");
   }
@@ -203,7 +238,9 @@ void Job::TakeLoss(size_t index, int code) {
   }
   if (!mend_all_) losses_.push_back(loss);
   if (final_ || mend_all_) return;
-  if (!policy_.MayCure(code)) {
+  if (!policy_.MayCure(code) && code > kPeerLost && MayBeLeftOut(task) && mend_at_ == 0) {
+    GoOnWithout();
+  } else if (!policy_.MayCure(code)) {
     gave_up_ = policy_.Decide(losses_, cause_->loss).reason;
     EndFinally();
   } else if (mend_at_ == 0) {
@@ -232,7 +269,15 @@ void Job::Mend() {
   if (mend_at_ == 0 || NowNanos() < mend_at_ || final_) return;
   std::vector<size_t> tasks;
   if (!mend_all_) {
-    const RestartPolicy::Decision decision = policy_.Decide(losses_, cause_->loss);
+    RestartPolicy::Decision decision = policy_.Decide(losses_, cause_->loss);
+    // What a ps held is gone, and a first worker gives all others their values: only a whole job
+    // that is started again has one state.
+    const bool needed = std::any_of(losses_.begin(), losses_.end(), [this](const auto& loss) {
+      return !MayBeLeftOut(tasks_[loss.task]) && !IsEvaluator(loss.task);
+    });
+    if (decision.kind == RestartPolicy::Decision::Kind::kTasks && options_.roles.ps > 0 && needed) {
+      decision.kind = RestartPolicy::Decision::Kind::kJob;
+    }
     if (decision.kind == RestartPolicy::Decision::Kind::kGiveUp &&
         std::all_of(losses_.begin(), losses_.end(),
                     [this](const RestartPolicy::Loss& loss) { return IsEvaluator(loss.task); })) {
@@ -244,7 +289,7 @@ void Job::Mend() {
     }
     if (decision.kind == RestartPolicy::Decision::Kind::kGiveUp) {
       gave_up_ = decision.reason;
-      return EndFinally();
+      return needed ? EndFinally() : GoOnWithout();
     }
     tasks = decision.tasks;
     if (decision.kind == RestartPolicy::Decision::Kind::kJob) {
@@ -298,6 +343,8 @@ void Job::StartDeadline(double seconds) {
 void Job::EndByForce() {
   if (deadline_ == 0 || NowNanos() < deadline_) return;
   for (const Task& task : tasks_) {
+    // After a good end the evaluator may take its time for the last checkpoint.
+    if (trained_ && !final_ && task.id.job == "evaluator") continue;
     if (task.process) task.process->Signal(terminated_ ? SIGKILL : SIGTERM);
   }
   if (!terminated_) StartDeadline(kTerminateSeconds);

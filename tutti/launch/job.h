@@ -71,6 +71,9 @@ class Job {
 
   // job.cc
   bool AnyRuns() const;
+  bool MayBeLeftOut(const Task& task) const;
+  void TakeEndOfTraining();
+  void GoOnWithout();
   void PollOnce();
   int Timeout() const;
   void TakeOutput(size_t task, int fd);
@@ -111,6 +114,8 @@ class Job {
   int signal_ = 0;                           // that ended the job; 0: none
   int64_t deadline_ = 0;                     // for those that still run; 0: none
   bool terminated_ = false;                  // SIGTERM was sent at the deadline
+  bool survives_losses_ = false;             // of workers but the first: the job goes on without
+  bool trained_ = false;                     // the first task that trains has ended well
 };
 
 // "SIGKILL".

@@ -16,13 +16,13 @@
 #include "tutti/base/error.h"
 #include "tutti/base/log.h"
 #include "tutti/base/metrics/metrics.h"
-#include "tutti/base/progress_text.h"
 #include "tutti/base/status.h"
 #include "tutti/base/text_file.h"
 #include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
 #include "tutti/train/checkpoints/save_schedule.h"
+#include "tutti/train/export/export_format.h"
 #include "tutti/train/find_task.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/worker_trace.h"
@@ -201,6 +201,9 @@ void CheckFiles(const RunConfig& config) {
     if (path.empty()) continue;
     ThrowIfError(WithPrefix(CheckWritable(path), fmt::format("--{}: ", flag)));
   }
+  if (!config.export_dir.empty()) {
+    CheckExportTarget(checkpoint::FileSystem::System(), config.export_dir);
+  }
 }
 
 // An evaluator and the training learn of each other by the directory alone.
@@ -210,7 +213,7 @@ void CheckEvaluator(const TaskConfig& task, const RunConfig& config) {
   if (!IsEvaluator(task) && !(has_evaluator && task.TrainerRank() == 0)) return;
   ThrowInvalidArgument(
       "an evaluator evaluates the checkpoints of a training, and there is no --model-dir for them; "
-      "give one to all tasks, on a disk that the chief, the ps and the evaluator share");
+      "give one to all tasks, on a disk that the chief and the evaluator share");
 }
 
 // Who this is, before the others are waited for.
@@ -268,27 +271,29 @@ void Tell(const RunConfig& config, std::string_view message) {
   FormatTo(stderr, "{}: {}\n", config.program, message);
 }
 
-// Says what ended the training, to the other workers too unless it came from them.
-int Fail(const RunConfig& config, const absl::Status& status) {
+// Says what ended the training, to the other workers too unless it came from them. `one_code`: the
+// launcher makes one code of those of all processes.
+int Fail(const RunConfig& config, const absl::Status& status, bool one_code) {
   const std::string_view message = MessageOf(status);
   Tell(config, message);
   // All workers stop by the request of one.
   if (StopRequested() && absl::IsCancelled(status)) return 128 + StopSignal();
   const int code = ExitCodeOf(static_cast<Code>(status.code()));
-  // `tutti run` looks for the task that failed first, and does not take one that lost a peer for
-  // it. Others take the code that comes first or the highest one, so every task gives the cause's:
-  // a job must not be put back into the queue for an error that another start does not cure.
-  if (ComesFromPeer(config, message)) return LauncherPipe() >= 0 ? kPeerLost : code;
+  // Where each task's code is looked at, only the one at fault tells of it: the others may be
+  // cured by another start. mpirun, srun and torchrun take the code that comes first or the highest
+  // one, so all tasks give the cause's: a job must not be put back into the queue for an error that
+  // another start does not cure.
+  if (ComesFromPeer(config, message)) return one_code ? code : kPeerLost;
   config.strategy_object->peers().Abort(static_cast<Code>(status.code()),
                                         fmt::format("{}{}{}", config.role, kFailed, message));
   return code;
 }
 
-int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& body) {
+int Run(const RunConfig& config, const std::function<void(const RunConfig&)>& body, bool one_code) {
   try {
     body(config);
   } catch (...) {
-    return Fail(config, StatusFromCurrentException());
+    return Fail(config, StatusFromCurrentException(), one_code);
   }
   if (StopRequested()) return 128 + StopSignal();
   if (const absl::Status status = FinishStdout(); !status.ok()) {
@@ -320,7 +325,8 @@ int Main(int argc, char** argv, const MainOptions& options,
   CatchStopSignals();
   std::optional<TaskConfig> task;
   const StrategyDef* strategy = nullptr;
-  bool meeting = false;  // what fails then may be cured by another start
+  bool meeting = false;   // what fails then may be cured by another start
+  bool one_code = false;  // started by mpirun, srun or torchrun
   try {
     Flags flags = FlagsOf(config, options);
     if (!flags.ParseWithSettings(argc, argv)) return 0;
@@ -331,6 +337,7 @@ int Main(int argc, char** argv, const MainOptions& options,
     KeepOwnFlags(*strategy, config.strategy_flags);
     const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());
     CheckRoleFlags(environment, *strategy, config);
+    one_code = environment.kind != LaunchKind::kAlone && environment.kind != LaunchKind::kTfConfig;
     meeting = true;
     task = FindTask(environment, config);
     meeting = false;
@@ -358,7 +365,7 @@ int Main(int argc, char** argv, const MainOptions& options,
   } catch (const Error& error) {
     return FailToStart(config, error);
   }
-  return Run(config, body);
+  return Run(config, body, one_code);
 }
 
 }  // namespace tutti

@@ -131,6 +131,7 @@ void RegisterSyncOps(OpRegistry& registry) {
   AddResource(registry, "Accumulator", {{"dtype", AttrType::kDType}, {"shape", AttrType::kShape}});
   AddResource(registry, "Gate", {{"admit", AttrType::kInt}, {"workers", AttrType::kInt}});
   AddResource(registry, "Clock", {{"workers", AttrType::kInt}});
+  AddResource(registry, "Dispenser", {{"workers", AttrType::kInt}});
   AddResource(registry, "Ledger", {{"workers", AttrType::kInt}});
 
   AddSyncOps(registry, "Mutex",
@@ -171,6 +172,7 @@ void RegisterSyncOps(OpRegistry& registry) {
                },
                true,
                true},
+              {"GateContains", {"&gate", "step", "worker"}, InferIntegers(kBool)},
               {"GateLeave", {"&gate", "worker"}, InferIntegers(DType::kInvalid)},
               {"GateJoin", {"&gate", "worker"}, InferIntegers(kInt64)},
               {"GateRefused", {"&gate"}, InferIntegers(kInt64)},
@@ -183,6 +185,16 @@ void RegisterSyncOps(OpRegistry& registry) {
               {"ClockWait", {"&clock", "worker", "staleness"}, InferIntegers(kInt64), true},
               {"ClockLeave", {"&clock", "worker"}, InferIntegers(DType::kInvalid)},
               {"ClockJoin", {"&clock", "worker"}, InferIntegers(kInt64)}});
+  AddSyncOps(registry, "Dispenser",
+             {{"DispenserTake", {"&dispenser", "worker"}, InferIntegers(kInt64)},
+              {"DispenserReturn",
+               {"&dispenser", "worker"},
+               [](InferContext& c) -> absl::Status {
+                 TUTTI_RETURN_IF_ERROR(RequireIntegers(c, 1, 1));
+                 c.SetOutput(0, kInt64, Shape{2});
+                 return absl::OkStatus();
+               }},
+              {"DispenserReset", {"&dispenser"}, InferIntegers(DType::kInvalid)}});
   AddSyncOps(registry, "Ledger",
              {{"LedgerEnter", {"&ledger", "worker", "step"}, InferIntegers(kBool)}});
 }
@@ -253,6 +265,9 @@ Output GateEnter(Input gate, Input step, Input worker, std::string_view name) {
 Output GateAdmitted(Input gate, Input step, std::string_view name) {
   return OpBuilder("GateAdmitted", name).In(gate).In(step).Build();
 }
+Output GateContains(Input gate, Input step, Input worker, std::string_view name) {
+  return OpBuilder("GateContains", name).In(gate).In(step).In(worker).Build();
+}
 Node* GateLeave(Input gate, Input worker, std::string_view name) {
   return OpBuilder("GateLeave", name).In(gate).In(worker).BuildNode();
 }
@@ -280,6 +295,19 @@ Node* ClockLeave(Input clock, Input worker, std::string_view name) {
 }
 Output ClockJoin(Input clock, Input worker, std::string_view name) {
   return OpBuilder("ClockJoin", name).In(clock).In(worker).Build();
+}
+
+Output Dispenser(Graph& graph, int64_t workers, std::string_view name, std::source_location where) {
+  return Declare("Dispenser", graph, name, where).Attr("workers", workers).Build();
+}
+Output DispenserTake(Input dispenser, Input worker, std::string_view name) {
+  return OpBuilder("DispenserTake", name).In(dispenser).In(worker).Build();
+}
+Output DispenserReturn(Input dispenser, Input worker, std::string_view name) {
+  return OpBuilder("DispenserReturn", name).In(dispenser).In(worker).Build();
+}
+Node* DispenserReset(Input dispenser, std::string_view name) {
+  return OpBuilder("DispenserReset", name).In(dispenser).BuildNode();
 }
 
 Output Ledger(Graph& graph, int64_t workers, std::string_view name, std::source_location where) {

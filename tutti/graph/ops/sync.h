@@ -67,6 +67,8 @@ Output GateEnter(Input gate, Input step, Input worker, std::string_view name = "
 // Waits until admission to `step` is complete and returns who was admitted: an int64 vector,
 // ascending. Complete is: `admit` workers are in, or all of the workers that have not left.
 Output GateAdmitted(Input gate, Input step, std::string_view name = "");
+// True if `worker` was admitted to `step`. Never waits, and admits nobody.
+Output GateContains(Input gate, Input step, Input worker, std::string_view name = "");
 // `worker` is gone: nobody waits for it any more, and it cannot enter.
 Node* GateLeave(Input gate, Input worker, std::string_view name = "");
 // `worker` is back, or was started anew before anybody noticed that it was gone. Returns the newest
@@ -91,6 +93,19 @@ Node* ClockLeave(Input clock, Input worker, std::string_view name = "");
 // the slowest of the others does. Returns how many steps that is. What its former self waits for
 // ends with ABORTED.
 Output ClockJoin(Input clock, Input worker, std::string_view name = "");
+
+// --- Dispenser: gives out the numbers 0, 1, 2, ... to `workers`, each once, and gives out again
+// what a worker that is gone has not finished. A worker takes the number of its next piece of work
+// while it is at the one before: the two that it took last count as unfinished.
+Output Dispenser(Graph& graph, int64_t workers, std::string_view name = "",
+                 std::source_location where = std::source_location::current());
+// A number for `worker`: the smallest that was given back, else the next one.
+Output DispenserTake(Input dispenser, Input worker, std::string_view name = "");
+// `worker` is gone: what it had taken last is given out again. Returns these numbers in the order
+// in which it took them: an int64 vector of 2, with -1 for none.
+Output DispenserReturn(Input dispenser, Input worker, std::string_view name = "");
+// Begins anew at 0. Nobody has a number.
+Node* DispenserReset(Input dispenser, std::string_view name = "");
 
 // --- Ledger: the newest step that each of `workers` has entered, so that a push which is sent
 // twice counts once.

@@ -23,6 +23,9 @@ void Configure(const Node& node, GateResource::Config& config) {
 void Configure(const Node& node, ClockResource::Config& config) {
   config = {node.name(), node.attr<int64_t>("workers")};
 }
+void Configure(const Node& node, DispenserResource::Config& config) {
+  config = {node.name(), node.attr<int64_t>("workers")};
+}
 void Configure(const Node& node, LedgerResource::Config& config) {
   config = {node.name(), node.attr<int64_t>("workers")};
 }
@@ -99,6 +102,13 @@ absl::Status ListAdmitted(KernelContext& c, GateResource& gate) {
   return absl::OkStatus();
 }
 
+absl::Status LookIntoGate(KernelContext& c, GateResource& gate) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(1), "step"));
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(2), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<bool>(), gate.Contains(step, worker));
+  return absl::OkStatus();
+}
+
 absl::Status LeaveGate(KernelContext& c, GateResource& gate) {
   TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
   return gate.Leave(worker);
@@ -143,6 +153,24 @@ absl::Status LeaveClock(KernelContext& c, ClockResource& clock) {
 absl::Status JoinClock(KernelContext& c, ClockResource& clock) {
   TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
   TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<int64_t>(), clock.Join(worker));
+  return absl::OkStatus();
+}
+
+absl::Status TakeNumber(KernelContext& c, DispenserResource& dispenser) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(*c.output(0).data<int64_t>(), dispenser.Take(worker));
+  return absl::OkStatus();
+}
+
+absl::Status ReturnNumbers(KernelContext& c, DispenserResource& dispenser) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(const DispenserResource::Held held, dispenser.Return(worker));
+  std::copy(held.begin(), held.end(), c.output(0).data<int64_t>());
+  return absl::OkStatus();
+}
+
+absl::Status ResetNumbers(KernelContext& /*c*/, DispenserResource& dispenser) {
+  dispenser.Reset();
   return absl::OkStatus();
 }
 
@@ -217,7 +245,8 @@ void AddWaiting(KernelRegistry& registry, std::string_view op) {
 }  // namespace
 
 void RegisterSyncCpuKernels(KernelRegistry& registry) {
-  for (const char* op : {"Mutex", "Barrier", "Accumulator", "Gate", "Clock", "Ledger"}) {
+  for (const char* op :
+       {"Mutex", "Barrier", "Accumulator", "Gate", "Clock", "Dispenser", "Ledger"}) {
     AddResourceNodeKernel(registry, op);
   }
   AddWaiting<MutexResource, AcquireMutex>(registry, "MutexAcquire");
@@ -229,6 +258,7 @@ void RegisterSyncCpuKernels(KernelRegistry& registry) {
   AddWaiting<AccumulatorResource, TakeAccumulated<true>>(registry, "AccumulatorTakeRows");
   AddImmediate<GateResource, EnterGate>(registry, "GateEnter");
   AddWaiting<GateResource, ListAdmitted>(registry, "GateAdmitted");
+  AddImmediate<GateResource, LookIntoGate>(registry, "GateContains");
   AddImmediate<GateResource, LeaveGate>(registry, "GateLeave");
   AddImmediate<GateResource, JoinGate>(registry, "GateJoin");
   AddImmediate<GateResource, CountRefused>(registry, "GateRefused");
@@ -237,6 +267,9 @@ void RegisterSyncCpuKernels(KernelRegistry& registry) {
   AddWaiting<ClockResource, WaitForClock>(registry, "ClockWait");
   AddImmediate<ClockResource, LeaveClock>(registry, "ClockLeave");
   AddImmediate<ClockResource, JoinClock>(registry, "ClockJoin");
+  AddImmediate<DispenserResource, TakeNumber>(registry, "DispenserTake");
+  AddImmediate<DispenserResource, ReturnNumbers>(registry, "DispenserReturn");
+  AddImmediate<DispenserResource, ResetNumbers>(registry, "DispenserReset");
   AddImmediate<LedgerResource, EnterLedger>(registry, "LedgerEnter");
 }
 

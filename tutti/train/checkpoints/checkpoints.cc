@@ -12,11 +12,13 @@
 
 #include <cmath>
 #include <filesystem>
+#include <utility>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/console.h"
 #include "tutti/base/thread.h"
 #include "tutti/checkpoint/register.h"
+#include "tutti/checkpoint/shard_file.h"
 #include "tutti/graph/ops/checkpoint.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/train/metrics/metric_states.h"
@@ -95,6 +97,9 @@ void Checkpoints::BeginTraining(Graph& graph, RunFacts facts) {
     shard.take = TakeSnapshot(variables, snapshot);
     shard.path = Placeholder(graph, kUInt8, {kPathBytes}, fmt::format("path_{}", number));
     shard.save = SaveShard(shard.path, variables, snapshot);
+    if (device.empty()) continue;
+    const DeviceScope there(graph, device);
+    shard.probe = SaveShard(shard.path, {}, fmt::format("save/probe_{}", number));
   }
 }
 
@@ -121,9 +126,18 @@ void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
   manifest.fingerprint = facts_.fingerprint;
   manifest.data = facts_.data;
   manifest.order = facts_.order;
+  FindPrivateDisks(session, *folder);
   std::vector<const Node*> takes;
-  for (const Shard& shard : shards_) takes.push_back(shard.take);
-  session.Run(std::span<const Feed>(), std::span<const Output>(), takes);
+  for (Shard& shard : shards_) {
+    if (!shard.travels) {
+      takes.push_back(shard.take);
+      continue;
+    }
+    std::vector<Output> variables;
+    for (const SavedName& name : shard.names) variables.push_back(name.variable);
+    shard.values = session.Run(std::span<const Feed>(), variables);
+  }
+  if (!takes.empty()) session.Run(std::span<const Feed>(), std::span<const Output>(), takes);
   writing_.store(true, std::memory_order_release);
   auto thread = StartThread("the thread that writes checkpoints",
                             [this, &session, folder = *folder, manifest = std::move(manifest)] {
@@ -157,18 +171,59 @@ void Checkpoints::TellFailure(int64_t step, const absl::Status& status) {
                    MessageOf(status)));
 }
 
+// A task without the directory cannot write its shard there; its values come to this process at the
+// step boundary, and training waits for them. Whether a task has it is found out once, by an empty
+// file: the folder is new, so on another disk it is not there.
+void Checkpoints::FindPrivateDisks(Session& session, const std::string& folder) {
+  if (std::exchange(probed_, true)) return;
+  for (size_t s = 0; s < shards_.size(); ++s) {
+    Shard& shard = shards_[s];
+    if (!shard.probe) continue;
+    const std::string path = fmt::format("{}/probe-{}.safetensors", folder, s);
+    try {
+      session.Run({{shard.path, PathTensor(path)}}, shard.probe);
+      shard.travels = Files().RemoveFile(path) < 0;
+    } catch (const Error& error) {
+      // Anything else is told by the save that follows.
+      shard.travels = error.code() == Code::kNotFound || error.code() == Code::kPermissionDenied;
+    }
+    if (shard.travels && config_.verbose) {
+      Tell(fmt::format("{} does not see {}; its variables travel here to be saved",
+                       shard.names.front().variable.node->device(), path_));
+    }
+  }
+}
+
+SavedVariables Checkpoints::WriteHere(Shard& shard, const std::string& folder, int64_t step) {
+  std::vector<checkpoint::NamedTensor> tensors;
+  for (size_t i = 0; i < shard.names.size(); ++i) {
+    tensors.push_back({shard.names[i].variable.node->name(), std::move(shard.values[i])});
+  }
+  shard.values.clear();
+  const checkpoint::StoredShard stored = ValueOrThrow(checkpoint::WriteShard(
+      Files(), folder + "/" + shard.file, tensors, checkpoint::ShardMetadata(step)));
+  SavedVariables saved = {stored.bytes, stored.header_crc};
+  for (const checkpoint::StoredTensor& tensor : stored.tensors) {
+    saved.variables.push_back({tensor.entry.dtype, tensor.entry.shape, tensor.crc});
+  }
+  return saved;
+}
+
 absl::Status Checkpoints::Write(Session& session, const std::string& folder, Manifest manifest) {
   std::vector<Feed> feeds;
   std::vector<Output> fetches;
   for (const Shard& shard : shards_) {
+    if (shard.travels) continue;
     feeds.emplace_back(shard.path, PathTensor(folder + "/" + shard.file));
     fetches.push_back(shard.save);
   }
   std::vector<Tensor> reports;
   try {
-    reports = session.Run(feeds, fetches);
+    if (!fetches.empty()) reports = session.Run(feeds, fetches);
+    size_t reported = 0;
     for (size_t s = 0; s < shards_.size(); ++s) {
-      const SavedVariables saved = ParseSavedVariables(reports[s]);
+      const SavedVariables saved = shards_[s].travels ? WriteHere(shards_[s], folder, manifest.step)
+                                                      : ParseSavedVariables(reports[reported++]);
       manifest.shards.push_back({shards_[s].file, saved.file_bytes, saved.header_crc});
       for (size_t i = 0; i < shards_[s].names.size(); ++i) {
         const SavedName& name = shards_[s].names[i];

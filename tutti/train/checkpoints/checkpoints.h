@@ -14,6 +14,7 @@
 #include "tutti/checkpoint/model_directory.h"
 #include "tutti/checkpoint/saved_checkpoint.h"
 #include "tutti/client/session.h"
+#include "tutti/graph/ops/checkpoint.h"
 #include "tutti/train/checkpoints/run_facts.h"
 #include "tutti/train/checkpoints/save_schedule.h"
 #include "tutti/train/checkpoints/saved_names.h"
@@ -87,11 +88,17 @@ class Checkpoints {
     const Node* take = nullptr;
     Output path;  // placeholder
     Output save;
+    Output probe;          // writes an empty file to `path`; empty: this process has the variables
+    bool travels = false;  // its task does not see the directory
+    std::vector<Tensor> values = {};  // of a shard that travels, for the save under way
   };
 
   void Begin(Session& session, int64_t step, int64_t position);
+  // Finds the tasks that do not see `folder`, where checkpoints are written.
+  void FindPrivateDisks(Session& session, const std::string& folder);
   void Wait();
   // On the thread of the save.
+  static SavedVariables WriteHere(Shard& shard, const std::string& folder, int64_t step);
   absl::Status Write(Session& session, const std::string& folder, checkpoint::Manifest manifest);
   void TellFailure(int64_t step, const absl::Status& status);
   std::optional<ResumePoint> RestoreNewest(Graph& graph, Session& session, int attempts);
@@ -106,6 +113,7 @@ class Checkpoints {
   std::optional<checkpoint::Manifest> restored_;
   RunFacts facts_;
   std::vector<Shard> shards_;
+  bool probed_ = false;  // is Shard::travels known?
   std::thread writer_;
   std::atomic<bool> writing_{false};
   int64_t begun_ = -1;  // the step of the last save that began
@@ -133,8 +141,8 @@ class RestoreNodes {
   std::vector<const Node*> targets_;
 };
 
-// Restores them once.
-void RestoreVariables(Graph& graph, Session& session, const std::string& path,
+// Restores them once. Tasks that do not see the directory get their values from this process.
+void RestoreVariables(Graph& graph, Session& session, const checkpoint::SavedCheckpoint& saved,
                       std::span<const SavedName> variables, const std::vector<std::string>& names);
 
 // The names of the tensors that these variables are saved as.

@@ -10,6 +10,7 @@
 #include "tutti/checkpoint/saved_checkpoint.h"
 #include "tutti/graph/ops/checkpoint.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
 #include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/checkpoints/warm_start.h"
 #include "tutti/train/reporting/packed_text.h"
@@ -107,9 +108,39 @@ void RestoreNodes::Run(Session& session, const std::string& path) const {
   session.Run(std::span(&feed, 1), std::span<const Output>(), targets_);
 }
 
-void RestoreVariables(Graph& graph, Session& session, const std::string& path,
+void RestoreVariables(Graph& graph, Session& session, const SavedCheckpoint& saved,
                       std::span<const SavedName> variables, const std::vector<std::string>& names) {
-  RestoreNodes(graph, variables, names).Run(session, path);
+  try {
+    RestoreNodes(graph, variables, names)
+        .Run(session, std::filesystem::absolute(saved.path()).string());
+    return;
+  } catch (const Error& error) {
+    if (error.code() != Code::kNotFound && error.code() != Code::kPermissionDenied) throw;
+    Log(LogLevel::kDebug, "values travel to the tasks that have the variables: {}", error.what());
+  }
+  // The checkpoint is open here, so a task of some variables does not see it.
+  std::vector<SavedCheckpoint::Request> requests;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const checkpoint::SavedTensor* const tensor = saved.Find(names[i]);
+    if (tensor == nullptr) {
+      throw Error(Code::kNotFound, fmt::format("{} has no tensor \"{}\"", saved.path(), names[i]));
+    }
+    const Shape& own = variables[i].variable.shape();
+    requests.push_back({names[i], variables[i].first_row,
+                        Tensor(tensor->dtype, own.IsFullyKnown() ? own : tensor->whole)});
+  }
+  ThrowIfError(saved.Read(requests));
+  NameScope scope(graph, "restore");
+  std::vector<Feed> feeds;
+  std::vector<const Node*> targets;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    const Tensor& value = requests[i].target;
+    const DeviceScope on(graph, variables[i].variable.node->device());
+    const Output fed = Placeholder(graph, value.dtype(), value.shape());
+    feeds.emplace_back(fed, value);
+    targets.push_back(Assign(variables[i].variable, fed).node);
+  }
+  session.Run(feeds, std::span<const Output>(), targets);
 }
 
 std::optional<ResumePoint> Checkpoints::Find() {
@@ -149,11 +180,13 @@ std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& ses
     if (saved.ok()) {
       RequireModel(variables, *saved, use_ == Use::kTrain);
       try {
-        RestoreVariables(graph, session, saved->path(), variables, NamesOf(variables));
+        RestoreVariables(graph, session, *saved, variables, NamesOf(variables));
         restored_ = saved->manifest();
         return PointOf(*saved);
       } catch (...) {
         last = StatusFromCurrentException();
+        // A task was lost, and the checkpoint is whole.
+        if (absl::IsUnavailable(last) && saved->Verify().ok()) throw;
       }
     }
     if (!IsDamage(last)) ThrowIfError(last);
@@ -182,7 +215,7 @@ std::optional<ResumePoint> Checkpoints::Restore(Graph& graph, Session& session, 
     const auto saved = ValueOrThrow(SavedCheckpoint::Open(Files(), joint->path));
     const std::vector<SavedName> variables = SavedNames(graph);
     if (saved.manifest().step == joint->step) {
-      RestoreVariables(graph, session, joint->path, variables, NamesOf(variables));
+      RestoreVariables(graph, session, saved, variables, NamesOf(variables));
     }
   } catch (const Error& error) {
     Log(LogLevel::kDebug, "the state comes from worker 0: {}", error.what());
@@ -202,8 +235,7 @@ void Checkpoints::WarmStart(Graph& graph, Session& session) {
         "tensor a variable takes",
         saved->path(), Joined(plan.missing)));
   }
-  RestoreVariables(graph, session, std::filesystem::absolute(saved->path()).string(), plan.taken,
-                   plan.names);
+  RestoreVariables(graph, session, *saved, plan.taken, plan.names);
   Tell(fmt::format("warm start from {}: {} variables taken, {} missing, {} left over",
                    saved->path(), plan.taken.size(), plan.missing.size(), plan.left_over.size()));
   for (size_t i = 0; i < plan.taken.size(); ++i) {

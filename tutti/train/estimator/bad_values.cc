@@ -85,19 +85,19 @@ void ThrowBadValues(Peers& peers, int rank, Output loss, const StepEnd& end) {
                           end.loss));
 }
 
-void CheckLastUpdate(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,
-                     int64_t samples, int64_t step) {
+void CheckLastUpdate(Peers& peers, int rank, Output loss, const TrainingEnd& end) {
   std::string bad;
-  if (samples > 0 && CountBad(session.Run(feeds, std::span(&loss, 1))[0]) > 0) {
-    bad = FindFirstBad(session, loss, feeds);
+  if (end.samples > 0 && CountBad(end.session.Run(end.feeds, std::span(&loss, 1))[0]) > 0) {
+    bad = fmt::format(
+        "the loss of worker {} is not finite after the update; the first bad tensor "
+        "is {}",
+        rank, FindFirstBad(end.session, loss, end.feeds));
   }
-  const std::vector<std::string> found = peers.Gather("last update", bad);
-  for (size_t r = 0; r < found.size(); ++r) {
-    if (found[r].empty()) continue;
-    throw Error(Code::kOutOfRange,
-                fmt::format("step {}: the loss of worker {} is not finite after the update; the "
-                            "first bad tensor is {}; a smaller learning rate or clipping may help",
-                            step, r, found[r]));
+  for (const std::string& found : peers.Gather("last update", bad)) {
+    if (found.empty()) continue;
+    throw Error(
+        Code::kOutOfRange,
+        fmt::format("step {}: {}; a smaller learning rate or clipping may help", end.step, found));
   }
 }
 

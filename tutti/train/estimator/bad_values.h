@@ -18,8 +18,8 @@ namespace tutti {
 
 // A step tells the loss from before its update, so the last update of a training shows in no loss.
 // Computes the loss of the last batch once more, and throws an Error (kOutOfRange) like that above
-// on every worker if it is no number on one. `samples` is how many this worker had in it.
-void CheckLastUpdate(Peers& peers, Session& session, Output loss, std::span<const Feed> feeds,
-                     int64_t samples, int64_t step);
+// on every worker if it is no number on one. `rank` is this worker's, also where `peers` are only
+// this worker.
+void CheckLastUpdate(Peers& peers, int rank, Output loss, const TrainingEnd& end);
 
 }  // namespace tutti

@@ -71,7 +71,10 @@ class Estimator::Impl {
     if (!first) checkpoints_->MarkRunning();
     const Dataset dataset = TrainingData(source);
     const int64_t max_steps = MaxSteps(spec, dataset);
-    if (spec.evaluation) BuildToEvaluate(EvaluationData(*spec.evaluation));
+    if (spec.evaluation) {
+      BuildToEvaluate(EvaluationData(*spec.evaluation));
+      CheckMetricFlags(config_, evaluation_->MetricNames());
+    }
     Agree(call, first, DataFacts(dataset, max_steps));
     if (first) {
       RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.nodes.joint.order);
@@ -317,6 +320,10 @@ class Estimator::Impl {
                   any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
                   *session_});
     TrainResult result = report.Finish(loss, driver->Report());
+    const int64_t batch = dataset.batch_size();
+    const StepsMade made = driver->Made({step_, (position_ - first_position) / batch});
+    step_ = made.step;
+    position_ = first_position + made.batches * batch;
     if (AnyStopped(stop)) {
       const JointStop joint = AgreeOnStop(peers(), hooks_.control().reason());
       result.stopped = joint.signal != 0;

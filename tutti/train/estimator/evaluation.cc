@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "tutti/base/status.h"
 #include "tutti/nn/layer.h"
@@ -23,38 +25,57 @@ Evaluation::Evaluation(Graph& graph, const ModelFunction& model, const Dataset& 
   metrics_ = MetricStates(std::move(metrics));
 }
 
-Metrics Evaluation::Run(Session& session, const Dataset& dataset, int64_t max_steps,
-                        Peers& peers) const {
-  // The number of samples, and of workers that were asked to stop.
-  enum { kCount, kStops, kSums };
-  double sums[kSums] = {};
-  MetricStates states = metrics_;
+int64_t Evaluation::AddBatches(Session& session, const Dataset& dataset, int64_t max_steps,
+                               MetricStates& states) const {
+  int64_t samples = 0;
   std::vector<Feed> feeds;
   const auto reader = dataset.Read();
   Minibatch batch;
   for (int64_t step = 0; max_steps == 0 || step < max_steps; ++step) {
-    if (StopRequested()) {
-      sums[kStops] = 1;
-      break;
-    }
+    if (StopRequested()) return -1;
     if (!reader->Next(&batch)) break;
     if (batch.count == 0) continue;
     feeds.clear();
     inputs_.Feed(batch, dataset.batch_size(), feeds);
     states.Add(session.Run(feeds, states.outputs()), batch.count);
-    sums[kCount] += double(batch.count);
+    samples += batch.count;
   }
-  peers.Sum("evaluate", sums);
-  if (sums[kStops] > 0) {
-    throw Error(Code::kCancelled,
-                fmt::format("Estimator::Evaluate: stopped by {}; there are no metrics",
-                            DescribeStop(AgreeOnStop(peers))));
+  return samples;
+}
+
+Metrics Evaluation::Run(Session& session, const Dataset& dataset, int64_t max_steps,
+                        Peers& peers) const {
+  for (;;) {
+    const std::vector<int> workers = peers.Present();
+    const auto all_there = [&] {
+      const std::vector<int> now = peers.Present();
+      return std::includes(now.begin(), now.end(), workers.begin(), workers.end());
+    };
+    const auto own = std::find(workers.begin(), workers.end(), peers.rank());
+    MetricStates states = metrics_;
+    int64_t samples = 0;
+    if (own != workers.end()) {
+      const Dataset part = dataset.Shard(int(own - workers.begin()), int(workers.size()));
+      samples = AddBatches(session, part, max_steps, states);
+    }
+    // The number of samples, and of workers that were asked to stop.
+    enum { kCount, kStops, kSums };
+    double sums[kSums] = {double(std::max<int64_t>(samples, 0)), samples < 0 ? 1.0 : 0.0};
+    peers.Sum("evaluate", sums);
+    if (sums[kStops] > 0) {
+      throw Error(Code::kCancelled,
+                  fmt::format("Estimator::Evaluate: stopped by {}; there are no metrics",
+                              DescribeStop(AgreeOnStop(peers))));
+    }
+    const bool counted = all_there();
+    if (counted && sums[kCount] == 0) {
+      ThrowInvalidArgument(
+          "Estimator::Evaluate: the dataset is empty; expected at least one sample");
+    }
+    states.Merge(peers);
+    if (counted && all_there()) return states.Finish();
+    // A worker was lost, and its part with it: those that are there share the dataset anew.
   }
-  if (sums[kCount] == 0) {
-    ThrowInvalidArgument("Estimator::Evaluate: the dataset is empty; expected at least one sample");
-  }
-  states.Merge(peers);
-  return states.Finish();
 }
 
 }  // namespace tutti

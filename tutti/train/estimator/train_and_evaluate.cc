@@ -3,6 +3,7 @@
 #include "tutti/base/error.h"
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/estimator/evaluator.h"
+#include "tutti/train/export/export_format.h"
 
 namespace tutti {
 
@@ -15,6 +16,9 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
     const Metrics metrics = estimator.EvaluateCheckpoints(train, eval);
     tell(metrics);
     return metrics;
+  }
+  if (config.leads() && !config.export_dir.empty()) {
+    CheckExportTarget(checkpoint::FileSystem::System(), config.export_dir);
   }
   TrainSpec checked = train;
   checked.evaluation = eval;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
+#include "tutti/checkpoint/sealed_lines.h"
 
 namespace tutti {
 namespace {
@@ -13,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFormat = "tutti exported model";
+constexpr const char* kSealed = "\"lines_crc32c\"";
 
 json ToJson(const std::map<std::string, ModelValue>& values) {
   json object = json::object();
@@ -27,6 +30,18 @@ json ToJson(const std::map<std::string, ModelValue>& values) {
 
 [[noreturn]] void Refuse(const std::string& path, const std::string& what) {
   ThrowInvalidArgument(fmt::format("{}: {}", path, what));
+}
+
+std::string Digits(uint32_t crc) { return fmt::format("{:08x}", crc); }
+
+uint32_t CrcOf(const json& value, const std::string& path) {
+  const std::string text = value.is_string() ? value.get<std::string>() : "";
+  uint32_t crc = 0;
+  const char* const end = text.data() + text.size();
+  if (text.size() != 8 || std::from_chars(text.data(), end, crc, 16).ptr != end) {
+    Refuse(path, fmt::format("a checksum is {}; expected 8 hexadecimal digits", value.dump()));
+  }
+  return crc;
 }
 
 const json& Member(const json& object, const char* name, const std::string& path) {
@@ -77,15 +92,28 @@ std::map<std::string, ModelValue> ValuesOf(const json& object, const std::string
 }  // namespace
 
 std::string FormatSignature(const ModelSignature& signature) {
-  const json object = {{"format", kFormat},
-                       {"version", kExportVersion},
-                       {"step", signature.step},
-                       {"inputs", ToJson(signature.inputs)},
-                       {"outputs", ToJson(signature.outputs)}};
-  return object.dump(2) + "\n";
+  json object = {{"format", kFormat},
+                 {"version", signature.checksums ? kExportVersion : 1},
+                 {"step", signature.step},
+                 {"inputs", ToJson(signature.inputs)},
+                 {"outputs", ToJson(signature.outputs)}};
+  if (!signature.checksums) return object.dump(2) + "\n";
+  json tensors = json::object();
+  for (const auto& [name, crc] : signature.checksums->tensors) tensors[name] = Digits(crc);
+  object["crc32c"] = {{"graph", Digits(signature.checksums->graph)},
+                      {"header", Digits(signature.checksums->header)},
+                      {"tensors", std::move(tensors)}};
+  std::string text = object.dump(2);
+  // The brace that closes it comes behind the checksums.
+  text.replace(text.rfind('\n'), std::string::npos, ",\n");
+  return checkpoint::SealLines(text);
 }
 
 ModelSignature ParseSignature(const std::string& text, const std::string& path) {
+  // Before anything else, so that what is damaged is not taken for something else.
+  if (text.find(kSealed) != std::string::npos) {
+    ThrowIfError(WithPrefix(checkpoint::CheckSeal(text), path + ": "));
+  }
   const json object = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) Refuse(path, "it is no JSON object");
   const json& format = Member(object, "format", path);
@@ -109,6 +137,16 @@ ModelSignature ParseSignature(const std::string& text, const std::string& path) 
                            .outputs = ValuesOf(Member(object, "outputs", path), path),
                            .step = step.get<int64_t>()};
   if (signature.outputs.empty()) Refuse(path, "it has no outputs");
+  if (version.get<int64_t>() > 1) {
+    ThrowIfError(WithPrefix(checkpoint::CheckSeal(text), path + ": "));
+    const json& sums = Member(object, "crc32c", path);
+    ModelChecksums& checksums = signature.checksums.emplace();
+    checksums.graph = CrcOf(Member(sums, "graph", path), path);
+    checksums.header = CrcOf(Member(sums, "header", path), path);
+    for (const auto& [name, crc] : Member(sums, "tensors", path).items()) {
+      checksums.tensors[name] = CrcOf(crc, path);
+    }
+  }
   return signature;
 }
 

@@ -80,6 +80,22 @@ class ExportTest : public ::testing::Test {
     return {.input = [columns] { return Dataset::FromTensors(columns); }, .batch_size = batch};
   }
 
+  // As version 1 had it.
+  static std::string WithoutChecksums(const std::string& text) {
+    ModelSignature signature = ParseSignature(text, "model.json");
+    signature.checksums.reset();
+    return FormatSignature(signature);
+  }
+  std::string Read(const std::string& file) const {
+    std::ifstream in(dir + "/" + file, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+  void Write(const std::string& file, const std::string& bytes) const {
+    std::ofstream(dir + "/" + file, std::ios::binary) << bytes;
+  }
+
   const testing::TemporaryDirectory temporary;
   const std::string& root = temporary.path();
   const std::string dir = root + "/model";
@@ -171,6 +187,7 @@ TEST_F(ExportTest, RefusesWhatIsDamaged) {
     std::ostringstream text;
     text << in.rdbuf();
     std::string bytes = text.str();
+    if (file == "model.json") bytes = WithoutChecksums(bytes);
     spoil(bytes);
     in.close();
     std::ofstream(dir + "/" + file, std::ios::binary) << bytes;
@@ -186,18 +203,77 @@ TEST_F(ExportTest, RefusesWhatIsDamaged) {
   EXPECT_THAT(spoiled("model.json", [](std::string& t) { t.resize(10); }),
               HasSubstr("model.json: it is no JSON object"));
   EXPECT_THAT(
-      spoiled("model.json", replace("\"version\": 1", "\"version\": 2")),
-      HasSubstr("format version 2, which a newer Tutti has written; this one reads up to 1"));
+      spoiled("model.json", replace("\"version\": 1", "\"version\": 3")),
+      HasSubstr("format version 3, which a newer Tutti has written; this one reads up to 2"));
   EXPECT_THAT(spoiled("model.json", replace("\"uint8\"", "\"float32\"")),
               HasSubstr("\"image\" is float32 [?, 8, 8, 1], but the graph has uint8"));
   EXPECT_THAT(spoiled("model.json", replace("\"node\": \"", "\"node\": \"no")),
               HasSubstr("which graph.pb does not have"));
   EXPECT_THAT(spoiled("graph.pb", [](std::string& t) { t.resize(t.size() / 2); }),
-              HasSubstr("graph.pb: "));
+              HasSubstr("graph.pb is damaged: its CRC32C is "));
   EXPECT_THAT(spoiled("weights.safetensors", [](std::string& t) { t.resize(t.size() - 4); }),
               HasSubstr("weights.safetensors"));
   EXPECT_THAT(spoiled("weights.safetensors", replace("dense/bias", "dense/bios")),
+              HasSubstr("weights.safetensors: its header is damaged: its CRC32C is "));
+}
+
+// One that was written before there were checksums.
+TEST_F(ExportTest, ReadsVersion1) {
+  const auto estimator = Trained();
+  estimator->Export(dir, All(Images(1)));
+  const std::string text = Read("model.json");
+  Write("model.json", WithoutChecksums(text));
+  EXPECT_EQ(ExportedModel(dir).step(), 5);
+  std::string weights = Read("weights.safetensors");
+  weights.replace(weights.find("dense/bias"), 10, "dense/bios");
+  Write("weights.safetensors", weights);
+  EXPECT_THAT(ErrorOf([&] { ExportedModel model(dir); }),
               HasSubstr("has no tensor \"dense/bias\", which the graph needs"));
+}
+
+TEST_F(ExportTest, EveryFlippedBitIsFoundAndNamed) {
+  Trained()->Export(dir, All(Images(1)));
+  std::mt19937 random(11);
+  for (const char* file : {"model.json", "graph.pb", "weights.safetensors"}) {
+    const std::string whole = Read(file);
+    for (int i = 0; i < 200; ++i) {
+      std::string flipped = whole;
+      const size_t at = random() % whole.size(), bit = random() % 8;
+      flipped[at] = char(flipped[at] ^ (1 << bit));
+      Write(file, flipped);
+      EXPECT_THAT(ErrorOf([&] { ExportedModel model(dir); }), HasSubstr(file))
+          << "bit " << bit << " of byte " << at << " of " << file;
+    }
+    Write(file, whole);
+  }
+  std::string weights = Read("weights.safetensors");
+  weights.back() = char(weights.back() ^ 1);
+  Write("weights.safetensors", weights);
+  EXPECT_THAT(ErrorOf([&] { ExportedModel model(dir); }),
+              ::testing::MatchesRegex(".*weights.safetensors: tensor \".*\" is damaged: its CRC32C "
+                                      "is [0-9a-f]*, expected [0-9a-f]*; export the model again"));
+}
+
+TEST_F(ExportTest, ABadTargetIsFoundBeforeTheTraining) {
+  std::ofstream(root + "/file") << "precious";
+  std::filesystem::create_directories(root + "/other");
+  std::ofstream(root + "/other/thesis.txt") << "precious";
+  for (const auto& [target, why] :
+       {std::pair("/file", "/file is a file"),
+        {"/file/model", "Not a directory"},
+        {"/other", "/other has files that are no exported model (thesis.txt)"}}) {
+    RunConfig config = Config();
+    config.export_dir = root + target;
+    Estimator estimator(Model, config);
+    bool stepped = false;
+    const auto hook = AfterSteps(1, [&](const StepEnd&, TrainingControl&) { stepped = true; });
+    const auto data = [] { return Dataset::FromTensors(Images(40)); };
+    EXPECT_THAT(ErrorOf([&] {
+                  TrainAndEvaluate(estimator, {.input = data, .hooks = {hook}}, {.input = data});
+                }),
+                HasSubstr(why));
+    EXPECT_FALSE(stepped) << target;
+  }
 }
 
 // A model from outside may compute and nothing else.

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <vector>
 
+#include "tutti/base/crc32c.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/checkpoint/shard_file.h"
@@ -67,9 +69,21 @@ std::map<std::string, Output> Resolve(const std::map<std::string, ModelValue>& v
   return found;
 }
 
+void RequireCrc(const std::string& what, uint32_t found, uint32_t expected) {
+  if (found == expected) return;
+  throw Error(Code::kDataLoss, fmt::format("{} is damaged: its CRC32C is {:08x}, expected {:08x}; "
+                                           "export the model again",
+                                           what, found, expected));
+}
+
 std::vector<Tensor> ReadWeights(checkpoint::FileSystem& files, const std::string& path,
-                                const std::vector<Output>& variables) {
+                                const std::vector<Output>& variables,
+                                const ModelChecksums* checksums) {
   const checkpoint::ShardFile file = ValueOrThrow(checkpoint::ShardFile::Open(files, path));
+  if (checksums != nullptr) {
+    RequireCrc(path + ": its header", Crc32c(std::as_bytes(std::span(file.header_text()))),
+               checksums->header);
+  }
   std::vector<Tensor> values;
   std::vector<checkpoint::ShardFile::Request> requests;
   for (const Output& variable : variables) {
@@ -92,6 +106,15 @@ std::vector<Tensor> ReadWeights(checkpoint::FileSystem& files, const std::string
         {&*entry, std::span(static_cast<std::byte*>(value.raw()), value.bytes()), 0});
   }
   ThrowIfError(file.Read(requests));
+  for (const auto& request : requests) {
+    if (checksums == nullptr) break;
+    const auto expected = checksums->tensors.find(request.entry->name);
+    const std::string what = fmt::format("{}: tensor \"{}\"", path, request.entry->name);
+    if (expected == checksums->tensors.end()) {
+      throw Error(Code::kDataLoss, fmt::format("{} has no checksum in {}", what, kModelFile));
+    }
+    RequireCrc(what, request.crc, expected->second);
+  }
   return values;
 }
 
@@ -109,8 +132,12 @@ struct ExportedModel::State {
     signature =
         ParseSignature(ValueOrThrow(checkpoint::ReadWhole(files, model, kMostModelBytes)), model);
     const std::string path = directory + "/" + kGraphFile;
+    const std::string bytes = ValueOrThrow(checkpoint::ReadWhole(files, path, kMostGraphBytes));
+    if (signature.checksums) {
+      RequireCrc(path, Crc32c(std::as_bytes(std::span(bytes))), signature.checksums->graph);
+    }
     try {
-      ReadGraphBytes(ValueOrThrow(checkpoint::ReadWhole(files, path, kMostGraphBytes)), graph);
+      ReadGraphBytes(bytes, graph);
     } catch (const Error& error) {
       throw Error(error.code(), fmt::format("{}: {}", path, error.what()));
     }
@@ -123,7 +150,8 @@ struct ExportedModel::State {
   // Gives the variables their values through nodes of its own.
   void Restore(checkpoint::FileSystem& files, const std::string& path) {
     const std::vector<Output> variables = nn::Variables(graph);
-    const std::vector<Tensor> values = ReadWeights(files, path, variables);
+    const std::vector<Tensor> values =
+        ReadWeights(files, path, variables, signature.checksums ? &*signature.checksums : nullptr);
     std::vector<Feed> feeds;
     std::vector<const Node*> assigns;
     NameScope scope(graph, "restore");

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <span>
 #include <unordered_map>
 
+#include "tutti/base/crc32c.h"
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
 #include "tutti/checkpoint/shard_file.h"
@@ -53,12 +55,20 @@ std::map<std::string, ModelValue> Describe(const std::map<std::string, Output>& 
   return described;
 }
 
-void WriteFiles(FileSystem& files, const std::string& directory, const ModelSignature& signature,
+void WriteFiles(FileSystem& files, const std::string& directory, ModelSignature signature,
                 const Graph& graph, std::span<const checkpoint::NamedTensor> weights) {
   ThrowIfError(checkpoint::RemoveTree(files, directory));
   ThrowIfError(checkpoint::MakeDirectories(files, directory));
-  ThrowIfError(checkpoint::WriteShard(files, directory + "/" + kWeightsFile, weights).status());
-  ThrowIfError(checkpoint::WriteAndSync(files, directory + "/" + kGraphFile, GraphToBytes(graph)));
+  const checkpoint::StoredShard stored =
+      ValueOrThrow(checkpoint::WriteShard(files, directory + "/" + kWeightsFile, weights));
+  const std::string bytes = GraphToBytes(graph);
+  ThrowIfError(checkpoint::WriteAndSync(files, directory + "/" + kGraphFile, bytes));
+  ModelChecksums& checksums = signature.checksums.emplace();
+  checksums.graph = Crc32c(std::as_bytes(std::span(bytes)));
+  checksums.header = stored.header_crc;
+  for (const checkpoint::StoredTensor& tensor : stored.tensors) {
+    checksums.tensors[tensor.entry.name] = tensor.crc;
+  }
   ThrowIfError(
       checkpoint::WriteAndSync(files, directory + "/" + kModelFile, FormatSignature(signature)));
   ThrowIfError(checkpoint::SyncDirectory(files, directory));
@@ -102,14 +112,35 @@ void RequireFreeOrExported(FileSystem& files, const std::string& directory) {
                           directory, names[0]));
 }
 
+// Without slashes at its end.
+std::string Trimmed(const std::string& directory) {
+  if (directory.empty()) ThrowInvalidArgument("Export: the directory is empty");
+  std::string path = directory;
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
 }  // namespace
+
+void CheckExportTarget(FileSystem& files, const std::string& directory) {
+  const std::string path = Trimmed(directory);
+  FileSystem::Identity there;
+  if (files.Identify(path, &there) == 0 && !there.directory) {
+    throw Error(
+        Code::kAlreadyExists,
+        fmt::format("Export: {} is a file; give a directory that is empty or not there", path));
+  }
+  RequireFreeOrExported(files, path);
+  // What an export begins with.
+  const std::string fresh = path + ".new";
+  ThrowIfError(WithPrefix(checkpoint::MakeDirectories(files, fresh), "Export: "));
+  ThrowIfError(WithPrefix(checkpoint::RemoveTree(files, fresh), "Export: "));
+}
 
 void WriteExport(FileSystem& files, const std::string& directory,
                  const std::map<std::string, Output>& inputs,
                  const std::map<std::string, Output>& outputs, Session& session, int64_t step) {
-  if (directory.empty()) ThrowInvalidArgument("Export: the directory is empty");
-  std::string path = directory;
-  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  const std::string path = Trimmed(directory);
   RequireFreeOrExported(files, path);
   Graph pruned;
   std::vector<Output> variables;

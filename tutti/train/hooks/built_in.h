@@ -49,6 +49,10 @@ struct EarlyStop {
   int64_t patience = 1;
   bool smaller_is_better = true;
 };
+// Throws Error (kInvalidArgument) when --early-stop or --keep-best names a metric that is none of
+// `metrics`, which the evaluation gives.
+void CheckMetricFlags(const RunConfig& config, const std::vector<std::string>& metrics);
+
 // Of "accuracy:3". Throws Error (kInvalidArgument).
 EarlyStop ParseEarlyStop(const std::string& text);
 

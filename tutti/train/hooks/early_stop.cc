@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -51,6 +53,16 @@ class EarlyStopHook final : public Hook {
 };
 
 }  // namespace
+
+void CheckMetricFlags(const RunConfig& config, const std::vector<std::string>& metrics) {
+  const auto check = [&](const char* flag, const std::string& name) {
+    if (std::find(metrics.begin(), metrics.end(), name) != metrics.end()) return;
+    ThrowInvalidArgument(fmt::format("{}: there is no metric \"{}\"; the evaluation has {}", flag,
+                                     name, fmt::join(metrics, ", ")));
+  };
+  if (!config.early_stop.empty()) check("--early-stop", ParseEarlyStop(config.early_stop).metric);
+  if (!config.keep_best.empty()) check("--keep-best", config.keep_best);
+}
 
 EarlyStop ParseEarlyStop(const std::string& text) {
   const size_t colon = text.rfind(':');

@@ -7,7 +7,9 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
+#include "tutti/base/error.h"
 #include "tutti/client/session.h"
 #include "tutti/train/metrics/metric.h"
 
@@ -64,6 +66,29 @@ struct TrainingEnd {
   Session& session;
 };
 
+// A TrainingSession (session/training_session.h) has a session, the first time or after a task was
+// lost.
+struct SessionStart {
+  Session& session;
+  bool is_chief = true;
+  int worker = 0;
+  // How often the chief has given the variables their values; more than at any session before if it
+  // has done so since.
+  int64_t generation = 1;
+  int64_t step = 0;  // updates made before
+  int64_t max_steps = 0;
+};
+
+// A step of a TrainingSession, to which hooks may add.
+struct SessionRun {
+  std::vector<Feed> feeds;
+  std::vector<Output> fetches;  // those of the caller first
+  std::vector<const Node*> targets;
+  RunOptions options = {};
+  int64_t step = 0;   // updates made after it; set before AfterRun, which may know better
+  bool over = false;  // set by AfterRun when there are no more steps to make
+};
+
 // How a hook ends a training. All workers stop after the same step.
 class TrainingControl {
  public:
@@ -103,6 +128,19 @@ class Hook {
   virtual void AfterSave(const SaveEnd& /*end*/) {}
   virtual void AfterEvaluation(const EvaluationEnd& /*end*/, TrainingControl& /*control*/) {}
   virtual void OnEnd(const TrainingEnd& /*end*/) {}
+
+  // In a TrainingSession only: what belongs to one session, and to its runs. After a task is lost
+  // there is another session; OnSession comes again then.
+  virtual void OnSession(const SessionStart& /*start*/) {}
+  virtual void BeforeRun(SessionRun& /*run*/) {}
+  virtual void AfterRun(SessionRun& /*run*/, std::span<const Tensor> /*fetched*/) {}
+  // The run failed with `error`; a hook that knows why may throw that instead.
+  virtual void OnRunError(const Error& /*error*/) {}
+  // The hook must not use the session any more when it returns. `well`: the training is over.
+  virtual void OnSessionEnd(bool /*well*/) {}
+  // May the chief leave the variables as they are if all have values? Else it goes back to its last
+  // checkpoint.
+  virtual bool KeepsLiveState() const { return true; }
 };
 
 // Calls `function` after every `every`-th step.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tutti/base/status.h"
@@ -65,6 +66,31 @@ void HookList::AfterEvaluation(const EvaluationEnd& end) {
 
 void HookList::OnEnd(const TrainingEnd& end) {
   for (auto hook = hooks_.rbegin(); hook != hooks_.rend(); ++hook) (*hook)->OnEnd(end);
+}
+
+void HookList::OnSession(const SessionStart& start) {
+  for (const auto& hook : hooks_) hook->OnSession(start);
+}
+
+void HookList::BeforeRun(SessionRun& run) {
+  for (const auto& hook : hooks_) hook->BeforeRun(run);
+}
+
+void HookList::AfterRun(SessionRun& run, std::span<const Tensor> fetched) {
+  for (const auto& hook : hooks_) hook->AfterRun(run, fetched);
+}
+
+void HookList::OnRunError(const Error& error) {
+  for (const auto& hook : hooks_) hook->OnRunError(error);
+}
+
+void HookList::OnSessionEnd(bool well) {
+  for (auto hook = hooks_.rbegin(); hook != hooks_.rend(); ++hook) (*hook)->OnSessionEnd(well);
+}
+
+bool HookList::KeepsLiveState() const {
+  return std::all_of(hooks_.begin(), hooks_.end(),
+                     [](const auto& hook) { return hook->KeepsLiveState(); });
 }
 
 HookList MakeHooks(const RunConfig& config, const std::vector<std::shared_ptr<Hook>>& own,

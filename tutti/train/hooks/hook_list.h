@@ -20,6 +20,12 @@ class HookList {
   void AfterSave(const SaveEnd& end);
   void AfterEvaluation(const EvaluationEnd& end);
   void OnEnd(const TrainingEnd& end);
+  void OnSession(const SessionStart& start);
+  void BeforeRun(SessionRun& run);
+  void AfterRun(SessionRun& run, std::span<const Tensor> fetched);
+  void OnRunError(const Error& error);
+  void OnSessionEnd(bool well);
+  bool KeepsLiveState() const;  // do all of them?
 
   // What the hooks have asked for since the start.
   const TrainingControl& control() const { return control_; }

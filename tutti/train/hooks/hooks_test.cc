@@ -188,13 +188,22 @@ TEST_F(HooksTest, EarlyStopWaitsForPatience) {
   EXPECT_THAT(result.stop_reason, HasSubstr("(step 2) in 3 evaluations"));
 
   config.early_stop = "beauty:1";
-  Estimator wrong(still, config);
-  EXPECT_THAT(ErrorOf([&] {
-                wrong.Train({.input = Endless,
-                             .evaluation = EvalSpec{.input = [] { return Samples(10); }}});
-              }),
+  const auto diary = std::make_shared<Diary>();
+  const auto refused = [&] {
+    Estimator wrong(still, config);
+    return ErrorOf([&] {
+      wrong.Train({.input = Endless,
+                   .evaluation = EvalSpec{.input = [] { return Samples(10); }},
+                   .hooks = {diary}});
+    });
+  };
+  EXPECT_THAT(refused(),
               HasSubstr("--early-stop: there is no metric \"beauty\"; the evaluation has loss, "
                         "mean_absolute_error, rmse"));
+  config.early_stop = "";
+  config.keep_best = "truth";
+  EXPECT_THAT(refused(), HasSubstr("--keep-best: there is no metric \"truth\""));
+  EXPECT_TRUE(diary->losses.empty());  // before the first step
 }
 
 TEST_F(HooksTest, EarlyStopIsAMetricAndANumber) {

@@ -28,8 +28,10 @@ class NanHook final : public Hook {
     ThrowBadValues(lockstep_ ? peers_ : alone, peers_.rank(), loss_, end);
   }
   void OnEnd(const TrainingEnd& end) override {
+    // A worker that is not in lockstep may have made no step at all.
     if (end.feeds.empty()) return;
-    CheckLastUpdate(peers_, end.session, loss_, end.feeds, end.samples, end.step);
+    AlonePeers alone;
+    CheckLastUpdate(lockstep_ ? peers_ : alone, peers_.rank(), loss_, end);
   }
 
  private:

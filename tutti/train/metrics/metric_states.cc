@@ -110,7 +110,15 @@ void MetricStates::Merge(Peers& peers) {
   if (peers.workers() == 1) return;
   const std::vector<std::string> states = peers.Gather("metrics", Pack());
   Clear();
-  for (const std::string& bytes : states) MergePacked(bytes);
+  for (const std::string& bytes : states) {
+    if (!bytes.empty()) MergePacked(bytes);  // else the worker is lost
+  }
+}
+
+std::vector<std::string> MetricStates::names() const {
+  std::vector<std::string> names;
+  for (const Entry& entry : entries_) names.push_back(entry.name);
+  return names;
 }
 
 Metrics MetricStates::Finish() const {

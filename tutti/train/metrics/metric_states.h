@@ -26,6 +26,8 @@ class MetricStates {
   // no float32 or float64 scalar.
   explicit MetricStates(std::map<std::string, Metric> metrics);
 
+  std::vector<std::string> names() const;
+
   // What each batch must bring: to be fetched in this order.
   const std::vector<Output>& outputs() const { return outputs_; }
 

@@ -24,17 +24,26 @@ struct CommunicationStats {
 // evaluation, reports and traces use nothing else to reach other workers.
 //
 // All workers call Gather and Sum in the same order and with the same `what`; a call returns when
-// all have made it. They throw Error when a worker is lost or has failed. Not thread-safe.
+// all have made it. They throw Error when a worker has failed or is lost, unless the strategy goes
+// on without workers that are lost: then those have no part in the result. Not thread-safe.
 class Peers {
  public:
   virtual ~Peers() = default;
   virtual int workers() const = 0;
   virtual int rank() const = 0;  // of this process among the workers
 
-  // The text of every worker, by rank. `what` is for error messages: "agreement".
+  // The text of every worker, by rank; empty for one that is lost. `what` is for error messages:
+  // "agreement".
   virtual std::vector<std::string> Gather(std::string_view what, std::string_view own) = 0;
   // Replaces each value by its sum over all workers, in an order that is the same on all.
   virtual void Sum(std::string_view what, std::span<double> values) = 0;
+
+  // The ranks of the workers that took part in the last exchange, ascending; the same on all.
+  virtual std::vector<int> Present() const {
+    std::vector<int> all;
+    for (int r = 0; r < workers(); ++r) all.push_back(r);
+    return all;
+  }
 
   // This worker cannot go on: every exchange of every worker ends with `message`.
   virtual void Abort(Code code, std::string_view message) = 0;

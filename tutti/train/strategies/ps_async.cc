@@ -14,15 +14,25 @@
 // each, and a worker that leads the slowest by more than S waits at the end of its step. S = 0
 // keeps all in the same step, though their updates are still applied one by one.
 //
-// Batches have numbers, and a counter on the first server gives each out once: whatever the speed
+// Batches have numbers, and a dispenser on the first server gives each out once: whatever the speed
 // of the workers, an epoch has every sample once. A step claims the number for the next one, so the
-// claim costs no message of its own.
+// claim costs no message of its own. A worker is done when it gets a number past the last.
+//
+// The death of a worker touches nobody else, unless it is worker 0, which gives the variables their
+// values and saves them. Worker 0 notices it, takes it out of the clock, and gives its numbers back
+// to the dispenser: the one it was at, which may be applied already and then counts twice, and the
+// one it had claimed for its next step. A worker that is started again learns what was agreed on
+// (queue_peers.cc), joins the clock where the slowest stands, and claims a batch.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <mutex>
+#include <utility>
 
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/client/session.h"
 #include "tutti/graph/ops/control.h"
@@ -54,9 +64,10 @@ struct AsyncNodes final : StrategyNodes {
   Output stop;       // of this worker: WorkerStep's
   Output read_step;  // the global step that the variables were read at
   Output counted;    // the global step after the update
-  Output claimed;    // how many batches have been given out, the next one of this worker the last
-  Output batches;    // how many have been given out so far, without one more
-  Output stops;      // requests to stop so far
+  Output claimed;    // the number of this worker's next batch
+  Output give_back;  // what `worker` has claimed and not finished is given out again
+  const Node* reset_batches = nullptr;  // they begin at 0
+  Output stops;                         // requests to stop so far
   const Node* request_stop = nullptr;
   const Node* step = nullptr;  // update, and wait where the strategy bounds the staleness
   Output join;                 // takes part in the clock; empty where there is none
@@ -73,23 +84,32 @@ class AsyncDriver final : public StepDriver {
         fetches_{nodes.joint.loss, nodes.joint.samples, own.stops,       own.read_step,
                  own.counted,      own.claimed,         own.check.finite},
         step_(range.first),
-        end_(range.end),
+        batches_(range.end - range.first),
+        batch_(batches_),
         peers_(std::move(peers)),
         worker_(own.worker, Tensor::Scalar<int64_t>(peers_->rank())),
         skip_bad_(skip_bad) {
     // Counts begin anew with every training; nobody claims before all know where.
     std::string begin;
-    if (peers_->rank() == 0) {
-      const auto counts = session_.Run({}, {own_.batches, own_.stops});
-      begin = fmt::format("{} {}", counts[0].scalar<int64_t>(), counts[1].scalar<int64_t>());
+    if (leads()) {
+      session_.RunTargets({}, {own_.reset_batches});
+      begin = fmt::format("{}", session_.Run(own_.stops).scalar<int64_t>());
     }
+    if (peers_->late()) session_.Run({worker_}, own_.give_back);  // of its former self
     if (own_.join) session_.Run({worker_}, own_.join);
-    begin = peers_->Gather("first batch", begin)[0];
-    first_batch_ = std::stoll(begin);
-    first_stops_ = std::stoll(begin.substr(begin.find(' ')));
-    if (step_ < end_) Claimed(session_.Run(own_.claimed));
+    first_stops_ = std::stoll(peers_->Gather("first batch", begin)[0]);
+    // One that was started again may find everything done.
+    const auto current = session_.Run(own_.read_step).scalar<int64_t>();
+    if (peers_->late()) {
+      step_ = current;
+      Log(LogLevel::kWarning, "worker {} was started again, and goes on from step {}",
+          peers_->rank(), step_);
+    }
+    if (current < range.end) batch_ = session_.Run({worker_}, own_.claimed).scalar<int64_t>();
+    if (leads()) peers_->SetLossHandler({{.lost = [this](int rank, auto&) { Lost(rank); }}});
   }
   ~AsyncDriver() override {
+    if (leads()) peers_->SetLossHandler({});
     try {
       Leave();
     } catch (const Error&) {
@@ -97,7 +117,7 @@ class AsyncDriver final : public StepDriver {
     }
   }
 
-  int64_t NextBatch() override { return step_ < end_ ? batch_ : -1; }
+  int64_t NextBatch() override { return batch_ < batches_ ? batch_ : -1; }
 
   StepResult Run(const StepCall& call) override {
     feeds_.assign(call.feeds.begin(), call.feeds.end());
@@ -116,7 +136,7 @@ class AsyncDriver final : public StepDriver {
     }
     std::copy(fetched_.begin() + kFetches, fetched_.end(), call.results.begin());
     step_ = fetched_[kCounted].scalar<int64_t>();
-    Claimed(fetched_[kClaimed]);
+    batch_ = fetched_[kClaimed].scalar<int64_t>();
     StepResult result = {.step = step_,
                          .loss = NumberOf(fetched_[kLoss]),
                          .samples = NumberOf(fetched_[kSamples]),
@@ -138,6 +158,11 @@ class AsyncDriver final : public StepDriver {
     session_.RunTargets({worker_}, {own_.leave});
   }
 
+  StepsMade Made(const StepsMade& own) override {
+    const auto step = session_.Run(own_.read_step).scalar<int64_t>();
+    return {step, batch_ < batches_ ? own.batches : batches_};
+  }
+
   std::vector<std::pair<std::string, std::string>> Report() const override {
     int64_t applied = 0, sum = 0;
     std::string histogram;
@@ -153,13 +178,41 @@ class AsyncDriver final : public StepDriver {
       facts.emplace_back("mean staleness",
                          fmt::format("{:.2f} ({})", double(sum) / double(applied), histogram));
     }
+    const std::lock_guard lock(mutex_);
+    if (lost_ > 0) {
+      facts.emplace_back("workers lost", fmt::format("{}", lost_));
+      facts.emplace_back("batches given out again", fmt::format("{}", fmt::join(again_, " ")));
+      facts.emplace_back("of these perhaps seen twice", fmt::format("{}", fmt::join(twice_, " ")));
+    }
     return facts;
   }
 
  private:
   enum { kLoss, kSamples, kStops, kReadStep, kCounted, kClaimed, kFinite, kFetches };
 
-  void Claimed(const Tensor& count) { batch_ = count.scalar<int64_t>() - 1 - first_batch_; }
+  bool leads() const { return peers_->rank() == 0; }
+
+  // On a thread of the peers, for other workers.
+  void Lost(int rank) {
+    const Feed worker = {own_.worker, Tensor::Scalar<int64_t>(rank)};
+    try {
+      if (own_.leave != nullptr) session_.RunTargets({worker}, {own_.leave});
+      const Tensor numbers = session_.Run({worker}, own_.give_back);
+      const std::lock_guard lock(mutex_);
+      ++lost_;
+      bool first = true;
+      for (const int64_t number : numbers.values<int64_t>()) {
+        if (number < 0 || number >= batches_) continue;
+        again_.push_back(number);
+        // The older one may have been applied; the other one had not begun.
+        if (std::exchange(first, false)) twice_.push_back(number);
+      }
+    } catch (const Error& error) {
+      peers_->Abort(error.code(),
+                    fmt::format("worker {} could not be left out: {}", rank, error.what()));
+    }
+  }
+
   bool AsksForStop() const {
     for (const auto& [output, value] : feeds_) {
       if (output == own_.stop) return value.scalar<float>() > 0;
@@ -173,9 +226,8 @@ class AsyncDriver final : public StepDriver {
   std::vector<Tensor> fetched_;
   std::vector<Feed> feeds_;
   int64_t step_;
-  const int64_t end_;
-  int64_t batch_ = -1;
-  int64_t first_batch_ = 0;
+  const int64_t batches_;  // of this training
+  int64_t batch_;          // the next one of this worker
   int64_t first_stops_ = 0;
   const std::shared_ptr<QueuePeers> peers_;
   const Feed worker_;
@@ -183,12 +235,16 @@ class AsyncDriver final : public StepDriver {
   bool left_ = false;
   std::map<int64_t, int64_t> staleness_;  // how many gradients had which
   int64_t skipped_ = 0;
+  mutable std::mutex mutex_;  // of what other workers left behind
+  int64_t lost_ = 0;
+  std::vector<int64_t> again_, twice_;
 };
 
 class AsyncStrategy final : public ServersStrategy {
  public:
   AsyncStrategy(ParameterServers servers, const AsyncOptions& options)
-      : ServersStrategy(std::move(servers), options.common), async_(options) {}
+      : ServersStrategy(std::move(servers), options.common, QueuePeers::Losses::kAreLeftOut),
+        async_(options) {}
 
   std::string_view name() const override { return async_.most_lead < 0 ? "ps-async" : "ps-ssp"; }
   bool InLockstep() const override { return false; }
@@ -240,9 +296,10 @@ class AsyncStrategy final : public ServersStrategy {
     own.counted = nodes.counted;
     own.worker = Placeholder(graph, kInt64, Shape{}, "worker");
     const Output nobody = Constant(graph, int64_t{0});
-    const Output batches = Clock(graph, 1, "batches");
-    own.claimed = ClockAdvance(batches, nobody);
-    own.batches = ClockWait(batches, nobody, nobody);
+    const Output batches = Dispenser(graph, servers().workers, "batches");
+    own.claimed = DispenserTake(batches, own.worker);
+    own.give_back = DispenserReturn(batches, own.worker);
+    own.reset_batches = DispenserReset(batches);
     const Output stops = Clock(graph, 1, "stops");
     own.request_stop = ClockAdvance(stops, nobody).node;
     own.stops = ClockWait(stops, nobody, nobody);

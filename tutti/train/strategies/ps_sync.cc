@@ -47,7 +47,10 @@ struct SyncNodes final : StrategyNodes {
 class SyncStrategy final : public ServersStrategy {
  public:
   SyncStrategy(ParameterServers servers, const SyncOptions& options)
-      : ServersStrategy(std::move(servers), options.common), backups_(options.backups) {}
+      : ServersStrategy(
+            std::move(servers), options.common,
+            options.backups > 0 ? QueuePeers::Losses::kAreLeftOut : QueuePeers::Losses::kEndTheJob),
+        backups_(options.backups) {}
 
   std::string_view name() const override { return "ps-sync"; }
   int BatchesPerUpdate() const override { return servers().workers - backups_; }
@@ -73,7 +76,7 @@ class SyncStrategy final : public ServersStrategy {
                                                           .wire = options().wire});
     const Output counts = nodes->step->Summed(OwnCounts(step, nodes->check), first_server());
     std::vector<GradientAndVariable> summed(list.begin(), list.end());
-    for (GradientAndVariable& entry : summed) Sum(*nodes->step, entry);
+    for (GradientAndVariable& entry : summed) nodes->step->Sum(entry);
     nodes->samples = Element(counts, SyncCounts::kSamples);
     const Output bad = Element(counts, SyncCounts::kBad);
     const Output inverse = Div(1.0, Maximum(nodes->samples, 1.0));
@@ -132,24 +135,6 @@ class SyncStrategy final : public ServersStrategy {
     const Output bad = Sub(1.0, Cast(check.all, kFloat64));
     return Pack({As(step.samples, kFloat64), As(step.stop, kFloat64),
                  Counted(As(step.loss, kFloat64), step.samples), bad});
-  }
-
-  void Sum(SyncStep& step, GradientAndVariable& entry) const {
-    GradientValue& gradient = entry.gradient;
-    if (gradient.empty()) return;
-    const Shape& shape = entry.variable.shape();
-    const std::string& device = entry.variable.node->device();
-    if (!shape.IsFullyKnown()) {
-      ThrowInvalidArgument(fmt::format(
-          "strategy ps-sync: variable {} is {}; expected a shape without unknown dimensions, so "
-          "that its gradients can be summed",
-          entry.variable.node->Describe(), shape.ToString()));
-    }
-    if (gradient.sparse()) {
-      gradient = step.SummedRows(gradient, shape, device);
-    } else {
-      gradient.dense = step.Summed(gradient.dense, device);
-    }
   }
 
   std::string How() const {

@@ -24,6 +24,12 @@ struct StepResult {
   std::string bad = {};  // the gradient of this worker that was not finite: a variable's name
 };
 
+// How far a training has come.
+struct StepsMade {
+  int64_t step = 0;     // the global step
+  int64_t batches = 0;  // of this training
+};
+
 // What a step is given.
 struct StepCall {
   std::span<const Feed> feeds;
@@ -52,6 +58,10 @@ class StepDriver {
   virtual StepResult Run(const StepCall& call) = 0;
   // This worker makes no more steps: the others need not wait for it. The destructor does so, too.
   virtual void Leave() {}
+
+  // How far the training has come; `own` is what this worker has seen of it. To be called when all
+  // workers have left: others may have made the last steps.
+  virtual StepsMade Made(const StepsMade& own) { return own; }
 
   // What this worker has to tell at the end: {"dropped", "3"}.
   virtual std::vector<std::pair<std::string, std::string>> Report() const { return {}; }

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <latch>
 #include <map>
 #include <mutex>
 
@@ -63,8 +65,7 @@ TEST_F(PsAsync, WorkersLearnTogether) {
     const Outcome found = Train(2, 3, options, Input, 200);
     EXPECT_THAT(found.errors, Each(std::string()));
     const int64_t steps = found.state.at("global_step").scalar<int64_t>();
-    EXPECT_GE(steps, 200);
-    EXPECT_LE(steps, 200 + 2) << "at most one too many for each other worker";
+    EXPECT_EQ(steps, 200) << "every batch makes one step";
   }
 }
 
@@ -100,6 +101,77 @@ TEST_F(PsAsync, AnEpochHasEverySampleOnce) {
     EXPECT_GE(seen[id], kEpochs) << id;
   }
   EXPECT_EQ(looks, 3);
+}
+
+// A worker dies in the middle of a batch: the others take over what it had claimed.
+TEST_F(PsAsync, ADeathTouchesNobodyElse) {
+  constexpr int64_t kSamples = 97, kEpochs = 3, kBatch = 4;
+  for (const int64_t lead : {-1, 1}) {
+    std::mutex mutex;
+    std::map<int64_t, int> seen;
+    std::atomic<bool> dead = false;
+    // Worker 0 looks at 1 and 2 in turn; by the last of so many looks the loss has been dealt with.
+    std::latch dealt_with(10);
+    const auto input = [&](int rank) {
+      Tensor id(kInt64, {kSamples});
+      for (int64_t i = 0; i < kSamples; ++i) id.data<int64_t>()[i] = i;
+      return Dataset::FromTensors({{"id", id}})
+          .Shuffle(3)
+          .Repeat(kEpochs)
+          .Map([&, rank, batches = std::make_shared<int>(0)](Columns columns) {
+            ++*batches;
+            if (rank == 2 && *batches == 6) {
+              dead = true;
+              dead.notify_all();
+              throw Error(Code::kDataLoss, "it dies");
+            }
+            if (rank != 2 && *batches == 20) dead.wait(false);
+            if (rank != 2 && dead) dealt_with.wait();
+            const std::lock_guard lock(mutex);
+            for (const int64_t sample : columns.at("id").values<int64_t>()) ++seen[sample];
+            return columns;
+          });
+    };
+    const auto model = [](const Features& batch, Mode) {
+      ModelSpec spec;
+      spec.loss = Mean(Square(nn::Embedding(batch["id"], kSamples, 2)));
+      spec.optimizer = std::make_shared<Sgd>();
+      return spec;
+    };
+    ServersUnderTest cluster(1, 3);
+    std::shared_ptr<const Strategy> grave;
+    const auto errors = cluster.OnWorkers(
+        [&](ParameterServers found) {
+          found.look = [&](int rank) {
+            const bool lost = rank == 2 && dead;
+            if (rank == 1 && dead && !dealt_with.try_wait()) dealt_with.count_down();
+            return WorkerState{rank, "", lost ? uint64_t{0} : 1, lost ? "it does not answer" : ""};
+          };
+          AsyncOptions options;
+          options.most_lead = lead;
+          return MakeAsyncStrategy(std::move(found), options);
+        },
+        [&](int rank, std::shared_ptr<const Strategy> strategy) {
+          Estimator estimator(model, SmallConfig(strategy, kBatch, 1000000));
+          if (rank == 2) grave = strategy;
+          try {
+            estimator.Train({.input = [&, rank] { return input(rank); }});
+          } catch (const Error&) {
+            if (rank != 2) throw;
+          }
+        });
+    EXPECT_THAT(errors, Each(std::string())) << lead;
+    EXPECT_TRUE(dead);
+    // It is too late for anybody to hear of it, but nobody is waited for in the end.
+    grave->peers().Abort(Code::kAborted, "dead");
+    int64_t more = 0;
+    for (int64_t id = 0; id < kSamples; ++id) {
+      more += seen[id] - kEpochs;
+      EXPECT_GE(seen[id], kEpochs) << id;
+    }
+    // Each worker looks at one sample beforehand to learn the types.
+    EXPECT_LE(more, 3 + 2 * kBatch) << lead;
+  }
 }
 
 TEST_F(PsAsync, ABadGradientOfOneEndsAllByName) {

@@ -25,6 +25,7 @@ namespace tutti {
 namespace {
 
 constexpr auto kLook = std::chrono::milliseconds(100);  // for signals and lost tasks
+constexpr double kLeastSeconds = 1;  // for the other workers, once the servers have been waited for
 
 std::string HostOf(const std::string& address) { return address.substr(0, address.rfind(':')); }
 
@@ -50,6 +51,30 @@ std::shared_ptr<Server> StartServer(const Launch& launch, int cores) {
                                                 .stopped = StopRequested});
 }
 
+std::chrono::steady_clock::time_point Now() { return std::chrono::steady_clock::now(); }
+
+// Waits until all servers can be reached. A signal ends the wait, and so does the time.
+void AwaitServers(const Server& server, const ClusterSpec& cluster, double seconds) {
+  const auto late = Now() + std::chrono::duration<double>(seconds);
+  for (const auto& [index, address] : cluster.jobs().at("ps")) {
+    const std::string task = ToString(TaskId{"ps", index});
+    for (;;) {
+      const std::string error = server.StatusOf(task).error;
+      if (error.empty()) break;
+      if (StopRequested()) {
+        throw Error(Code::kCancelled, fmt::format("stopped by signal {} while {} was waited for",
+                                                  StopSignal(), task));
+      }
+      if (Now() > late) {
+        throw Error(Code::kDeadlineExceeded,
+                    fmt::format("{} did not appear within {} s: {}; was it started? "
+                                "--start-timeout sets how long to wait",
+                                task, seconds, error));
+      }
+    }
+  }
+}
+
 std::string FirstDevice(const TaskId& task) { return ToString(task) + "/cpu:0"; }
 
 std::vector<std::string> ServerDevices(const ClusterSpec& cluster) {
@@ -69,18 +94,17 @@ ParameterServers JoinServers(const Launch& launch, std::string_view strategy) {
   const TaskConfig& task = *launch.task;
   found.workers = int(task.cluster.Trainers().size());
   found.rank = task.TrainerRank();
-  found.start_timeout = launch.config.start_timeout;
+  const auto began = Now();
   const std::shared_ptr<Server> server = StartServer(launch, CoresOf(task));
+  AwaitServers(*server, task.cluster, launch.config.start_timeout);
+  const std::chrono::duration<double> waited = Now() - began;
+  found.start_timeout = std::max(kLeastSeconds, launch.config.start_timeout - waited.count());
   found.connect = [server](SessionOptions& options) { options = {.server = server.get()}; };
   std::vector<std::string> trainers;
   for (const TaskId& trainer : task.cluster.Trainers()) trainers.push_back(ToString(trainer));
-  found.look = [server, trainers] {
-    std::vector<WorkerState> states;
-    for (size_t rank = 0; rank < trainers.size(); ++rank) {
-      const TaskStatus status = server->StatusOf(trainers[rank]);
-      states.push_back({int(rank), status.task, status.incarnation, status.error});
-    }
-    return states;
+  found.look = [server, trainers](int rank) {
+    const TaskStatus status = server->StatusOf(trainers[size_t(rank)]);
+    return WorkerState{rank, status.task, status.incarnation, status.error};
   };
   return found;
 }

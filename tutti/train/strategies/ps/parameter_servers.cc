@@ -10,12 +10,12 @@
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/train/strategies/ps/end_of_training.h"
 #include "tutti/train/strategies/ps/placer.h"
-#include "tutti/train/strategies/ps/queue_peers.h"
 
 namespace tutti {
 
-ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options)
-    : ServersStrategy(servers, options, std::make_shared<QueuePeers>(servers)) {}
+ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options,
+                                 QueuePeers::Losses losses)
+    : ServersStrategy(servers, options, std::make_shared<QueuePeers>(servers, losses)) {}
 
 ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options,
                                  std::shared_ptr<QueuePeers> peers)
@@ -28,7 +28,7 @@ ServersStrategy::~ServersStrategy() {
   // Once all have come here, a worker that is gone is no failure.
   std::string failure = peers().Failure();
   try {
-    if (failure.empty()) peers().Gather("the end", "");
+    if (failure.empty()) queue_peers_->End();
   } catch (const Error& error) {
     failure = error.what();
   }

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "tutti/train/strategies/ps/queue_peers.h"
 #include "tutti/train/strategies/strategy.h"
 
 namespace tutti {
 
-class QueuePeers;
 struct Launch;
 
 // How a worker is, as the cluster knows it.
@@ -32,8 +32,8 @@ struct ParameterServers {
   // Fills in the options of a session that reaches all of `devices`.
   std::function<void(SessionOptions&)> connect;
   double start_timeout = 60;  // seconds for all workers to appear
-  // How all workers are; may take its time. Not given: they share the fate of this process.
-  std::function<std::vector<WorkerState>()> look = {};
+  // How a worker is; may take its time. Not given: all share the fate of this process.
+  std::function<WorkerState(int rank)> look = {};
 };
 
 struct ServerOptionsOfStrategy {
@@ -46,7 +46,8 @@ struct ServerOptionsOfStrategy {
 // chief gives them their first values, and workers meet on the first server.
 class ServersStrategy : public Strategy {
  public:
-  ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options);
+  ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options,
+                  QueuePeers::Losses losses);
   // Waits for the other workers to end as well; then worker 0 tells the servers.
   ~ServersStrategy() override;
 

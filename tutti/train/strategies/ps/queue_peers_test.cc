@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <atomic>
+#include <future>
+
 #include "tutti/graph/ops/queue.h"
 #include "tutti/kernels/register.h"
 #include "tutti/train/strategies/ps/servers_under_test.h"
@@ -27,7 +31,7 @@ class QueuePeersTest : public ::testing::Test {
       threads.emplace_back([&, r] {
         ParameterServers servers = cluster.For(r);
         servers.start_timeout = start_timeout;
-        QueuePeers peers(servers);
+        QueuePeers peers(servers, QueuePeers::Losses::kEndTheJob);
         try {
           body(peers);
         } catch (const Error& error) {
@@ -84,6 +88,87 @@ TEST_F(QueuePeersTest, NamesWhoIsElsewhere) {
       2, [](QueuePeers& peers) { peers.Gather(peers.rank() == 0 ? "Train" : "Evaluate", ""); });
   EXPECT_THAT(errors[0], HasSubstr("worker 1 is at \"Evaluate\", worker 0 at \"Train\""));
   EXPECT_THAT(errors[1], HasSubstr("worker 1 is at \"Evaluate\", worker 0 at \"Train\""));
+}
+
+class PeersThatComeAndGo : public QueuePeersTest {
+ protected:
+  std::unique_ptr<QueuePeers> Make(int rank) {
+    ParameterServers servers = cluster_.For(rank);
+    servers.look = [this](int other) {
+      const bool lost = lost_[size_t(other)];
+      return WorkerState{other, fmt::format("/job:worker/task:{}", other),
+                         lost ? uint64_t{0} : uint64_t(starts_[size_t(other)]),
+                         lost ? "it does not answer" : ""};
+    };
+    return std::make_unique<QueuePeers>(servers, QueuePeers::Losses::kAreLeftOut);
+  }
+  // What worker `rank` gets on a thread of its own.
+  static std::future<std::vector<std::string>> Gathered(QueuePeers& peers, std::string own) {
+    return std::async(std::launch::async,
+                      [&peers, own = std::move(own)] { return peers.Gather("texts", own); });
+  }
+
+  ServersUnderTest cluster_{1, 3};
+  std::array<std::atomic<bool>, 3> lost_ = {};
+  std::array<std::atomic<int>, 3> starts_ = {1, 1, 1};
+};
+
+TEST_F(PeersThatComeAndGo, AreLeftOutAndLearnWhatTheyMissed) {
+  auto zero = Make(0), one = Make(1), two = Make(2);
+  std::vector<std::string> told;
+  zero->SetLossHandler({{.lost = [&](int, const std::string& why) { told.push_back(why); },
+                         .back = [&](int rank) { told.push_back(fmt::format("{} back", rank)); }}});
+  {
+    auto first = Gathered(*one, "b"), second = Gathered(*two, "c");
+    EXPECT_THAT(zero->Gather("texts", "a"), ElementsAre("a", "b", "c"));
+    EXPECT_THAT(first.get(), ElementsAre("a", "b", "c"));
+    EXPECT_THAT(second.get(), ElementsAre("a", "b", "c"));
+  }
+  EXPECT_FALSE(two->late());
+  lost_[2] = true;
+  {
+    auto first = Gathered(*one, "e");
+    EXPECT_THAT(zero->Gather("texts", "d"), ElementsAre("d", "e", ""));
+    EXPECT_THAT(first.get(), ElementsAre("d", "e", ""));
+    EXPECT_THAT(zero->Present(), ElementsAre(0, 1));
+    EXPECT_THAT(one->Present(), ElementsAre(0, 1));
+  }
+  two = nullptr;
+  starts_[2] = 2;
+  lost_[2] = false;
+  two = Make(2);
+  EXPECT_THAT(two->Gather("texts", "c anew"), ElementsAre("a", "b", "c anew"));
+  EXPECT_TRUE(two->late());
+  EXPECT_THAT(two->Gather("texts", "f"), ElementsAre("d", "e", "f"));
+  EXPECT_THAT(two->Present(), ElementsAre(0, 1)) << "as it was then";
+  {
+    auto first = Gathered(*one, "h"), second = Gathered(*two, "i");
+    EXPECT_THAT(zero->Gather("texts", "g"), ElementsAre("g", "h", "i"));
+    EXPECT_THAT(first.get(), ElementsAre("g", "h", "i"));
+    EXPECT_THAT(second.get(), ElementsAre("g", "h", "i"));
+  }
+  EXPECT_FALSE(two->late());
+  EXPECT_THAT(two->Present(), ElementsAre(0, 1, 2));
+  zero->SetLossHandler({});
+  EXPECT_THAT(told,
+              ElementsAre("worker 2 (/job:worker/task:2) is lost: it does not answer", "2 back"));
+}
+
+TEST_F(PeersThatComeAndGo, TheFirstCannotBeMissed) {
+  auto one = Make(1);
+  auto waits = Gathered(*one, "b");
+  auto zero = Make(0), two = Make(2);
+  auto second = Gathered(*two, "c");
+  zero->Gather("texts", "a");
+  waits.get();
+  second.get();
+  lost_[0] = true;
+  try {
+    one->Gather("texts", "d");
+    FAIL() << "it went on without worker 0";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), HasSubstr("worker 0 (/job:worker/task:0) is lost"));
+  }
 }
 
 }  // namespace

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <condition_variable>
 #include <limits>
 #include <mutex>
+#include <set>
 #include <stop_token>
 #include <system_error>
 #include <thread>
 
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/base/thread.h"
 #include "tutti/train/strategies/ps/queue_peers.h"
@@ -17,6 +20,10 @@
 
 namespace tutti {
 namespace {
+
+// How long the update of a step may take that a lost worker was admitted to: it may have pushed all
+// its gradients before it died.
+constexpr auto kUpdatePatience = std::chrono::milliseconds(300);
 
 // A worker that has left so many tokens is gone or stuck, and gets no more until it takes them.
 constexpr int64_t kMostTokens = 1024;
@@ -45,6 +52,29 @@ class SyncDriver::Updater {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return next_ >= step; });
   }
+  // The same, not for ever: false if they are not made.
+  bool AwaitSoon(int64_t step) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, kUpdatePatience, [&] { return next_ >= step; });
+  }
+  // The step whose update is under way.
+  int64_t next() {
+    const std::lock_guard lock(mutex_);
+    return next_;
+  }
+  // Does a worker get tokens?
+  void SetReleased(int worker, bool released) {
+    const std::lock_guard lock(mutex_);
+    if (released) {
+      lost_.erase(worker);
+    } else {
+      lost_.insert(worker);
+    }
+  }
+  int64_t lost() {
+    const std::lock_guard lock(mutex_);
+    return int64_t(lost_.size());
+  }
 
  private:
   void SetNext(int64_t step) {
@@ -68,8 +98,13 @@ class SyncDriver::Updater {
       std::vector<int64_t> waiting(sync_.tokens.size(), 0);
       for (int64_t step = range_.first; step < range_.end; ++step) {
         std::vector<const Node*> targets = {sync_.update};
-        for (size_t w = 0; w < waiting.size(); ++w) {
-          if (waiting[w] < kMostTokens) targets.push_back(sync_.tokens[w]);
+        {
+          const std::lock_guard lock(mutex_);
+          for (size_t w = 0; w < waiting.size(); ++w) {
+            if (waiting[w] < kMostTokens && !lost_.contains(int(w))) {
+              targets.push_back(sync_.tokens[w]);
+            }
+          }
         }
         const std::vector<Feed> feeds = {{sync_.update_step, Tensor::Scalar<int64_t>(step)}};
         const auto fetched = session_.Run(feeds, fetches, targets, {.stop = stop_.get_token()});
@@ -91,7 +126,8 @@ class SyncDriver::Updater {
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t next_;  // the step whose update is under way
+  int64_t next_;        // the step whose update is under way
+  std::set<int> lost_;  // workers
   std::thread thread_;
 };
 
@@ -108,10 +144,48 @@ SyncDriver::SyncDriver(Session& session, std::shared_ptr<const SyncStep> sync,
       end_(range.end) {
   if (peers_->rank() == 0 && step_ < end_) {
     updater_ = std::make_unique<Updater>(session_, *sync_, range, *peers_);
+    peers_->SetLossHandler({{.lost = [this](int rank, const std::string& why) { Lost(rank, why); },
+                             .back = [this](int rank) { updater_->SetReleased(rank, true); }}});
+  } else if (peers_->late()) {
+    const Feed worker = {sync_->worker, Tensor::Scalar<int64_t>(peers_->rank())};
+    step_ = std::max(step_, session_.Run({worker}, sync_->join).scalar<int64_t>());
+    Log(LogLevel::kWarning, "worker {} was started again, and goes on from step {}", peers_->rank(),
+        step_);
   }
 }
 
-SyncDriver::~SyncDriver() = default;
+SyncDriver::~SyncDriver() {
+  if (peers_->rank() == 0) peers_->SetLossHandler({});
+}
+
+// On a thread of the peers, with backups. The gate no longer waits for the worker. If it had been
+// admitted to the step under way, the accumulators wait for what it may not have pushed, and one
+// update must not mix worker sets: then the job ends.
+void SyncDriver::Lost(int rank, const std::string& why) {
+  updater_->SetReleased(rank, false);
+  const int64_t backups = sync_->options().workers - sync_->options().admit;
+  if (updater_->lost() > backups) {
+    peers_->Abort(Code::kUnavailable,
+                  fmt::format("{}; {} of {} workers are lost, and an update is made from {}", why,
+                              updater_->lost(), sync_->options().workers, sync_->options().admit));
+    return;
+  }
+  const int64_t step = updater_->next();
+  const Feed worker = {sync_->worker, Tensor::Scalar<int64_t>(rank)};
+  try {
+    session_.RunTargets({worker}, {sync_->leave});
+    const Feed at = {sync_->step, Tensor::Scalar<int64_t>(step)};
+    const bool admitted = session_.Run({worker, at}, sync_->contains).scalar<bool>();
+    if (!admitted || updater_->AwaitSoon(step + 1)) return;
+    peers_->Abort(Code::kUnavailable,
+                  fmt::format("{}; it had been admitted to step {}, which cannot be made without "
+                              "its gradients",
+                              why, step));
+  } catch (const Error& error) {
+    peers_->Abort(error.code(),
+                  fmt::format("worker {} could not be left out: {}", rank, error.what()));
+  }
+}
 
 int64_t SyncDriver::NextBatch() { return !over_ && step_ < end_ ? step_ - first_ : -1; }
 
@@ -177,6 +251,7 @@ void SyncDriver::Leave() {
   // The others may not have had the tokens of the last update yet. Updates that nobody will push to
   // any more are not waited for.
   if (updater_ != nullptr) updater_->Await(step_);
+  if (peers_->rank() == 0) peers_->SetLossHandler({});
   updater_ = nullptr;
 }
 

@@ -47,6 +47,8 @@ SyncStep::SyncStep(Graph& graph, const SyncStepOptions& options)
   gate_ = Gate(graph, options.admit, options.workers, "gate");
   members_ = GateAdmitted(gate_, update_step);
   leave = GateLeave(gate_, worker);
+  join = GateJoin(gate_, worker);
+  contains = GateContains(gate_, step, worker);
 }
 
 Output SyncStep::Summed(Output own, const std::string& device) {
@@ -65,12 +67,31 @@ GradientValue SyncStep::SummedRows(const GradientValue& own, const Shape& shape,
   return {{}, all.indices, all.rows};
 }
 
+void SyncStep::Sum(GradientAndVariable& entry) {
+  GradientValue& gradient = entry.gradient;
+  if (gradient.empty()) return;
+  const Shape& shape = entry.variable.shape();
+  const std::string& device = entry.variable.node->device();
+  if (!shape.IsFullyKnown()) {
+    ThrowInvalidArgument(fmt::format(
+        "variable {} is {}; expected a shape without unknown dimensions, so that the gradients of "
+        "several workers can be summed",
+        entry.variable.node->Describe(), shape.ToString()));
+  }
+  if (gradient.sparse()) {
+    gradient = SummedRows(gradient, shape, device);
+  } else {
+    gradient.dense = Summed(gradient.dense, device);
+  }
+}
+
 const Node* SyncStep::Apply(const Push& push, Output indices, Output values) const {
   const std::string& device = push.accumulator.node->device();
   values = OverWire(values, options_.wire, device);
   const DeviceScope on(graph_, device);
-  if (!push.indices) return AccumulatorApply(push.accumulator, step, worker, values);
-  return AccumulatorApplyRows(push.accumulator, step, worker, indices, values);
+  const AccumulatorApplyOptions options = {.once = options_.once};
+  if (!push.indices) return AccumulatorApply(push.accumulator, step, worker, values, options);
+  return AccumulatorApplyRows(push.accumulator, step, worker, indices, values, options);
 }
 
 // Gradients wait in a queue of the worker's own until the gate has decided.
@@ -123,6 +144,7 @@ void SyncStep::Finish(const Node* made_update, Output values) {
   const DeviceScope device(graph_, options_.device);
   const QueueComponents token = {{kInt64, Shape{}}, {kFloat64, values.shape()}};
   const Output next = Add(update_step, int64_t{1});
+  const Tensor none = Tensor::Zeros(kFloat64, values.shape());
   for (int w = 0; w < options_.workers; ++w) {
     const Output queue =
         FIFOQueue(graph_, token, {.capacity = kTokenCapacity}, fmt::format("tokens_{}", w));
@@ -132,6 +154,7 @@ void SyncStep::Finish(const Node* made_update, Output values) {
       const ControlScope after(graph_, {update});
       tokens.push_back(Enqueue(queue, {next, values}));
     }
+    wake.push_back(Enqueue(queue, {update_step, Constant(graph_, none)}));
     const std::vector<Output> taken = DequeueMany(queue, Maximum(waiting, int64_t{1}));
     release.push_back({LastRow(taken[0]), LastRow(taken[1])});
   }

@@ -14,6 +14,7 @@ struct SyncStepOptions {
   int admit = 1;       // workers whose gradients make an update
   int workers = 1;
   std::string wire = "as-is";  // how float32 values are pushed
+  bool once = false;           // what a worker pushes again to a step is ignored
 };
 
 // The nodes of a synchronous step: what a worker pushes, what is summed, and who is released. A
@@ -33,6 +34,10 @@ class SyncStep final : public StrategyNodes {
   Output Summed(Output own, const std::string& device);
   // The same for rows of a variable of `shape`: the rows of all admitted workers.
   GradientValue SummedRows(const GradientValue& own, const Shape& shape, const std::string& device);
+
+  // Replaces a gradient by its sum, where its variable is. Throws Error when the shape of the
+  // variable is not known.
+  void Sum(GradientAndVariable& entry);
 
   // Call it last. `update` is what the chief runs once the sums are there; `values` (float64, a
   // vector) is told to every worker then.
@@ -58,11 +63,15 @@ class SyncStep final : public StrategyNodes {
   };
   std::vector<Release> release;
   const Node* leave = nullptr;  // nobody waits for `worker` any more
+  Output join;                  // `worker` is back: the newest step
+  Output contains;              // was `worker` admitted to `step`?
 
   // The chief's part: the update, and by worker the token that releases it, after the update.
   const Node* update = nullptr;
   std::vector<const Node*> tokens;
   std::vector<Output> waiting_tokens;  // by worker: how many it has not taken
+  // By worker: a token for `update_step` itself, with zeros for values, that follows no update.
+  std::vector<const Node*> wake;
   Output update_values;
 
  private:
@@ -96,6 +105,7 @@ class SyncDriver final : public StepDriver {
 
  private:
   class Updater;
+  void Lost(int rank, const std::string& why);
   std::vector<Tensor> RunPart(std::span<const Feed> feeds, std::span<const Output> fetches,
                               const Node* target, const RunOptions& options);
   std::vector<Tensor> RunWithBackups(const StepCall& call);
