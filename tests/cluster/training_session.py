@@ -3,6 +3,7 @@
 
     tests/cluster/training_session.py --bin build/bin
 """
+import glob
 import json
 import os
 import re
@@ -76,16 +77,17 @@ class TrainingSession(unittest.TestCase):
     def lose(self, job, index):
         """Trains on 2 ps; the task is killed once there is a checkpoint, and started again."""
         cluster = cluster_of(worker=2, ps=2)
-        flags = ("--max-steps", "6000", "--model-dir", self.model, "--save-every", "500", "--log-every", "100",
+        flags = ("--max-steps", "12000", "--model-dir", self.model, "--save-every", "500", "--log-every", "100",
                  "--start-timeout", "60")
         started = self.start_all(cluster, *flags)
-        # A checkpoint is begun after step 500, and training goes on meanwhile.
-        self.read_until(started["worker", 0], "^step 1500 ")
+        # Checkpoints are written while training goes on.
+        while not glob.glob(f"{self.model}/checkpoint-*"):
+            self.read_until(started["worker", 0], "^step ")
         started[job, index].send_signal(signal.SIGKILL)
         started[job, index].wait()
         started[job, index] = self.start(cluster, job, index, *flags)
         texts = self.check_end(started)
-        self.assertIn(f"after 6000 updates {LEARNT}", texts["worker", 0])
+        self.assertIn(f"after 12000 updates {LEARNT}", texts["worker", 0])
         return texts
 
     def test_a_lost_server(self):
