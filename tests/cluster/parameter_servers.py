@@ -3,10 +3,12 @@
 
     tests/cluster/parameter_servers.py --bin build/bin
 """
+import json
 import os
 import re
 import signal
 import subprocess
+import tempfile
 import time
 import unittest
 
@@ -107,8 +109,11 @@ class ParameterServers(unittest.TestCase):
     def test_a_death_touches_nobody_else(self):
         for strategy in ("ps-async", "ps-ssp:2"):
             with self.subTest(strategy=strategy):
+                folder = tempfile.TemporaryDirectory(prefix="tutti-ps-")
+                self.addCleanup(folder.cleanup)
+                path = f"{folder.name}/report.json"
                 started = start_all(cluster_of(ps=2, worker=3), strategy, "--max-steps", "1500",
-                                    "--log-every", "1")
+                                    "--log-every", "1", "--report", path)
                 early = read_until(started["worker", 0], "^step [0-9]+ ")
                 started["worker", 2].send_signal(signal.SIGKILL)
                 early += read_until(started["worker", 0], "is lost")
@@ -116,6 +121,11 @@ class ParameterServers(unittest.TestCase):
                 ended["worker", 0] = (ended["worker", 0][0], early + ended["worker", 0][1])
                 self.check_others_went_on(ended, ("worker", 2))
                 self.assertIn("workers lost 1, batches given out again", ended["worker", 0][1])
+                with open(path, encoding="utf-8") as file:
+                    workers = json.load(file)["by_worker"]
+                self.assertEqual([worker["present"] for worker in workers], [True, True, False])
+                self.assertEqual(workers[0]["workers lost"], "1")
+                self.assertGreater(int(workers[1]["gradients applied"]), 0)
 
     def test_a_worker_comes_back_by_hand(self):
         for strategy in ("ps-async", "ps-ssp:2"):

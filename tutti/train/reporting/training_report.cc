@@ -53,6 +53,33 @@ std::string RenderFacts(const std::vector<Facts>& workers) {
   return text;
 }
 
+std::string Quoted(std::string_view text) {
+  std::string quoted = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') quoted += '\\';
+    if (static_cast<unsigned char>(c) >= 0x20) quoted += c;
+  }
+  return quoted + "\"";
+}
+
+// [{"present":true,"compute":1.5,"gradients applied":"12"},...]: an entry for each worker, by rank.
+std::string WorkersAsJson(const std::vector<int>& present, const std::vector<WorkerTime>& times,
+                          const std::vector<Facts>& facts) {
+  std::string text;
+  for (size_t w = 0; w < times.size(); ++w) {
+    const bool there = std::find(present.begin(), present.end(), int(w)) != present.end();
+    text += fmt::format(
+        "{}{{\"present\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{}",
+        text.empty() ? "" : ",", there, times[w].compute, times[w].hidden, times[w].exposed,
+        times[w].input);
+    for (const auto& [name, value] : facts[w]) {
+      text += fmt::format(",{}:{}", Quoted(name), Quoted(value));
+    }
+    text += "}";
+  }
+  return "[" + text + "]";
+}
+
 }  // namespace
 
 void ShowStart(const RunConfig& config, const Graph& graph, const TrainingGraph& training,
@@ -114,17 +141,21 @@ TrainResult TrainingReport::Finish(double loss, const Facts& own_facts) {
              result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
              RenderTimeTable(times), RenderFacts(facts));
   }
-  if (!config_.report.empty()) Write(result, times[0]);
+  if (!config_.report.empty()) {
+    Write(result, times[0],
+          WorkersAsJson(config_.strategy_object->peers().Present(), times, facts));
+  }
   return result;
 }
 
-void TrainingReport::Write(const TrainResult& result, const WorkerTime& own) const {
+void TrainingReport::Write(const TrainResult& result, const WorkerTime& own,
+                           const std::string& workers) const {
   const std::string text = fmt::format(
       "{{\"workers\":{},\"steps\":{},\"seconds\":{},\"samples_per_second\":{},"
       "\"loss\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{},"
-      "\"gradients\":\"{}\"}}\n",
+      "\"gradients\":\"{}\",\"by_worker\":{}}}\n",
       config_.workers(), result.steps, result.seconds, result.samples_per_second, result.loss,
-      own.compute, own.hidden, own.exposed, own.input, how_);
+      own.compute, own.hidden, own.exposed, own.input, how_, workers);
   // What was learnt counts for more than this file.
   if (const absl::Status status = WriteTextFile(config_.report, text); !status.ok()) {
     Log(LogLevel::kWarning, "--report: {}; the training itself is done", MessageOf(status));

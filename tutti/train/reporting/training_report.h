@@ -44,7 +44,7 @@ class TrainingReport {
 
  private:
   WorkerTime OwnTime(int64_t nanos) const;
-  void Write(const TrainResult& result, const WorkerTime& own) const;
+  void Write(const TrainResult& result, const WorkerTime& own, const std::string& workers) const;
 
   const RunConfig& config_;
   const std::string how_;

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Kills workers and servers of trainings with parameter servers, and checks what each strategy promises.
+
+    tests/fault/ps_faults.py --bin build/bin --kills 100 [--seed 1]
+
+Every round starts 3 workers and 2 servers by TF_CONFIG, and kills one of them (SIGKILL) after a random step. Where the
+strategy needs the task, all others must name it and end with code 128; a round counts the time until the last has.
+Where it does not, the first worker must name it once, and all others must make every step and end with code 0; a round
+counts the time until it is named. Under ps-sync:backup=1 both are right, if the first worker says which it is.
+"""
+import argparse
+import os
+import queue
+import re
+import signal
+import sys
+import threading
+import time
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "cluster"))
+
+import rounds
+import tasks
+
+STEPS = 600
+PATIENCE = 120  # seconds for a job that goes on
+CASES = [f"{strategy}, a {victim} dies" for strategy in ("ps-async", "ps-ssp:2", "ps-sync", "ps-sync:backup=1")
+         for victim in ("worker", "ps")]
+STEP_LINE = re.compile(r"^step (\d+) loss")
+
+
+class Task:
+    """A task, and its lines with the times at which they came."""
+
+    def __init__(self, cluster, job, index, strategy):
+        self.name = f"/job:{job}/task:{index}"
+        self.process = tasks.start(cluster, job, index, "--strategy", strategy, "--max-steps", str(STEPS),
+                                   "--batch-size", "32", "--log-every", "1")
+        self.lines = []
+        self.coming = queue.Queue()
+        self.reader = threading.Thread(target=self.read, daemon=True)
+        self.reader.start()
+
+    def read(self):
+        for line in self.process.stdout:
+            self.lines.append((time.monotonic(), line))
+            self.coming.put(line)
+        self.ended = time.monotonic()
+        self.coming.put(None)
+
+    def await_step(self, step):
+        """False when the task ended before."""
+        while True:
+            line = self.coming.get(timeout=PATIENCE)
+            if line is None:
+                return False
+            if (match := STEP_LINE.match(line)) and int(match.group(1)) >= step:
+                return True
+
+    def end(self, seconds):
+        """Its exit code; None if it did not end."""
+        self.reader.join(timeout=seconds)
+        return None if self.reader.is_alive() else self.process.wait()
+
+    @property
+    def text(self):
+        return "".join(line for _, line in self.lines)
+
+
+def check_ended(others, victim, struck):
+    """All others named it and ended; when the last one had."""
+    for other in others:
+        code = other.end(rounds.KILL_CEILING_SECONDS)
+        if code != 128:
+            raise rounds.Wrong(f"{other.name} ended with {code}, expected 128: {other.text[-800:]}")
+        if victim.name not in other.text:
+            raise rounds.Wrong(f"{other.name} does not name {victim.name}: {other.text[-800:]}")
+    return max(other.ended for other in others) - struck
+
+
+def check_went_on(others, victim, struck):
+    for other in others:
+        code = other.end(PATIENCE)
+        if code != 0:
+            raise rounds.Wrong(f"{other.name} ended with {code}, expected 0: {other.text[-800:]}")
+    if "test accuracy" not in others[0].text:
+        raise rounds.Wrong(f"{others[0].name} did not evaluate: {others[0].text[-800:]}")
+    told = [(at, other) for other in others for at, line in other.lines if f"({victim.name}) is lost" in line]
+    if len(told) != 1 or told[0][1] is not others[0]:
+        raise rounds.Wrong(f"{victim.name} was to be named once by {others[0].name}, got {len(told)} lines")
+    return told[0][0] - struck
+
+
+def run_round(case, generator):
+    strategy, victim_job = re.match("(.*), a (.*) dies", case).groups()
+    cluster = tasks.cluster_of(worker=3, ps=2)
+    # The first worker stands first.
+    started = {(job, i): Task(cluster, job, i, strategy) for job, count in (("worker", 3), ("ps", 2))
+               for i in range(count)}
+    try:
+        if not started["worker", 0].await_step(generator.randrange(1, STEPS // 3)):
+            raise rounds.Wrong(f"worker 0 ended before the kill: {started['worker', 0].text[-800:]}")
+        index = generator.randrange(1, 3) if victim_job == "worker" else generator.randrange(2)
+        victim = started[victim_job, index]
+        others = [task for task in started.values() if task is not victim]
+        victim.process.send_signal(signal.SIGKILL)
+        struck = time.monotonic()
+        if victim_job == "ps" or strategy == "ps-sync":
+            return check_ended(others, victim, struck)
+        if "backup" in strategy and others[0].end(PATIENCE) == 128:
+            if "had been admitted to step" not in others[0].text:
+                raise rounds.Wrong(f"worker 0 ended for no good reason: {others[0].text[-800:]}")
+            return check_ended(others, victim, struck)
+        return check_went_on(others, victim, struck)
+    finally:
+        for task in started.values():
+            if task.process.poll() is None:
+                task.process.kill()
+            task.process.wait()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    rounds.add_arguments(parser)
+    parser.set_defaults(stops=0)
+    args = parser.parse_args()
+    tasks.BIN = args.bin
+    return rounds.run(args, CASES[:args.kills], lambda what, case, generator: run_round(case, generator),
+                      "named")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
