@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The two cluster examples as docs/cluster.md starts them: one client of a bare cluster (in-graph), and
-one program that is every task (between-graph)."""
+"""The cluster examples as docs/cluster.md and docs/placement.md start them: one client of a bare cluster
+(in-graph), one program that is every task (between-graph), and a model that no task can hold."""
 import argparse
 import json
 import os
@@ -65,13 +65,48 @@ def between_graph(binaries):
             task.wait()
 
 
+def split(binaries, memory):
+    """Where the layers of split_mlp live, on two tasks with so much memory."""
+    ports = free_ports(2)
+    addresses = [f"127.0.0.1:{port}" for port in ports]
+    with tempfile.TemporaryDirectory() as folder:
+        config = os.path.join(folder, "cluster.toml")
+        with open(config, "w") as file:
+            file.write(f'[cluster]\nworker = ["{addresses[0]}", "{addresses[1]}"]\n')
+        servers = []
+        try:
+            for task in (0, 1):
+                servers.append(subprocess.Popen(
+                    [f"{binaries}/tutti", "server", "--config", config, "--job", "worker", "--task", str(task),
+                     "--device-memory", memory], stdout=subprocess.PIPE, text=True))
+            client = subprocess.run([f"{binaries}/split_mlp", f"tutti://{addresses[0]}"],
+                                    capture_output=True, text=True, timeout=TIMEOUT)
+        finally:
+            for server in servers:
+                server.kill()
+                server.wait()
+    return client
+
+
+def model_parallel(binaries):
+    client = split(binaries, "5MB")
+    assert client.returncode == 0, client.stderr
+    assert client.stdout.endswith("the layers live on 2 tasks\n"), client.stdout
+    client = split(binaries, "1GB")
+    assert client.stdout.endswith("the layers live on 1 task\n"), client.stdout + client.stderr
+    client = split(binaries, "1MB")
+    assert client.returncode == 1, client.stdout
+    assert "does not fit into the memory of /job:worker/task:" in client.stderr, client.stderr
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", required=True)
     binaries = parser.parse_args().bin
     in_graph(binaries)
     between_graph(binaries)
-    print("both examples ran as they say")
+    model_parallel(binaries)
+    print("the examples ran as they say")
 
 
 if __name__ == "__main__":

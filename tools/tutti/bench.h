@@ -29,6 +29,10 @@ void BenchStep(const BenchOptions& options);
 // lies in planned memory when most does, the largest first.
 void BenchPeak(const BenchOptions& options);
 
+// What the cost model predicts for models on one and two devices (placement_models.h), against the
+// clock, and how long placing a graph of 100,000 nodes takes. `model` chooses one of them.
+void BenchPlacement(const BenchOptions& options);
+
 // The machine's limits: floating-point rate of a large MatMul, bandwidth of a triad a = b + s * c.
 void BenchGemm(const BenchOptions& options);
 void BenchMemory(const BenchOptions& options);

@@ -16,6 +16,7 @@
 #include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain/explain.h"
+#include "tools/tutti/explain/placement.h"
 #include "tools/tutti/models.h"
 #include "tools/tutti/plot/plot.h"
 #include "tools/tutti/predict.h"
@@ -59,9 +60,11 @@ int ExitCodeOf(const Error& error) {
 }
 
 // `tutti explain`. The options are filled while `app` parses.
-void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_options) {
+void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_options,
+                PlacementOptions& placement_options) {
   CLI::App* explain = app.add_subcommand(
-      "explain", "Show a collective algorithm round by round, or what each would take");
+      "explain",
+      "Show a collective algorithm, what each would take, or where the nodes of a graph go");
   explain->add_option("algorithm", options.algorithm,
                       "direct, ring, halving-doubling, tree, hierarchical, central...");
   explain->add_option("--operation", options.operation, "What is done (all-reduce)");
@@ -91,9 +94,45 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
                    "How many ranks add up for all, of central: 1,4")
       ->delimiter(',');
   cost->callback([&cost_options] { Print(ExplainCost(cost_options)); });
-  explain->callback([explain, cost, &options] {
-    if (explain->got_subcommand(cost)) return;
-    if (options.algorithm.empty()) throw CLI::RequiredError("algorithm or cost");
+  const auto add_graph = [&](CLI::App* command) {
+    command
+        ->add_option("graph", placement_options.graph,
+                     "A file with a graph, as text or protobuf, or mlp-small, mlp-large, cnn, "
+                     "transformer")
+        ->required();
+    command->add_option("--batch", placement_options.batch, "What an unknown dimension is (32)")
+        ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+    command->add_option("--rows", placement_options.rows, "Nodes that are listed (40)")
+        ->check(CLI::Range(0, 1 << 30));
+    command->add_flag("--json", placement_options.json, "For machines, with all nodes");
+  };
+  CLI::App* nodes = explain->add_subcommand(
+      "nodes", "Estimated against measured time of each node, the worst first");
+  add_graph(nodes);
+  nodes->add_option("--steps", placement_options.steps, "Steps to measure; 0: only estimates (7)")
+      ->check(CLI::Range(0, 10000));
+  nodes->callback([&placement_options] { Print(ExplainNodes(placement_options)); });
+  CLI::App* placement = explain->add_subcommand(
+      "placement", "Where the nodes of a graph would go, why, and what the step would take");
+  add_graph(placement);
+  placement->add_option("--cluster", placement_options.cluster,
+                        "A TOML file with tasks, devices and links (docs/placement.md)");
+  placement
+      ->add_option("--devices", placement_options.devices,
+                   "Devices of one process, where there is no --cluster (2)")
+      ->check(CLI::Range(1, 1024));
+  placement->add_option("--placement", placement_options.method,
+                        "manual, greedy or search (search)");
+  placement->add_option("--svg", placement_options.svg, "Write a timeline to this file");
+  placement->callback([&placement_options] { Print(ExplainPlacement(placement_options)); });
+  explain->callback([explain, cost, nodes, placement, &options] {
+    if (explain->got_subcommand(cost) || explain->got_subcommand(nodes) ||
+        explain->got_subcommand(placement)) {
+      return;
+    }
+    if (options.algorithm.empty()) {
+      throw CLI::RequiredError("algorithm, cost, nodes or placement");
+    }
     Print(Explain(options, Screen::OfStdout()));
   });
 }
@@ -207,6 +246,8 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
       ->check(CLI::Range(1, 1024));
   server->add_option("--cores", serve.cores, "Cores of each device (an even share)")
       ->check(CLI::Range(0, 4096));
+  server->add_option("--device-memory", serve.device_memory,
+                     "What automatic placement may give each device: 512MiB (all of the host)");
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
@@ -287,7 +328,8 @@ int Main(int argc, char** argv) {
 
   ExplainOptions explain_options;
   CostOptions cost_options;
-  AddExplain(app, explain_options, cost_options);
+  PlacementOptions placement_options;
+  AddExplain(app, explain_options, cost_options, placement_options);
   PlotOptions plot_options;
   AddPlot(app, plot_options);
   PredictOptions predict_options;
@@ -337,6 +379,10 @@ int Main(int argc, char** argv) {
   add_model(peak);
   peak->add_flag("--list", options.list, "Also what is alive at the peak, the largest first");
   peak->callback([&] { BenchPeak(options); });
+  CLI::App* placing = bench->add_subcommand(
+      "placement", "Predicted against measured step times on one and two devices");
+  placing->add_option("--model", options.model, "One of them (all)");
+  placing->callback([&] { BenchPlacement(options); });
   bench->add_subcommand("gemm", "Floating-point rate of a large matrix product")->callback([&] {
     BenchGemm(options);
   });

@@ -18,6 +18,7 @@
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
 #include "tutti/kernels/register.h"
+#include "tutti/topology/quantity.h"
 
 namespace tutti::tools {
 namespace {
@@ -48,6 +49,11 @@ ServerOptions ReadOptions(const ServeOptions& options) {
   }
   server.devices = options.devices;
   server.cores_per_device = options.cores;
+  if (!options.device_memory.empty()) {
+    const absl::StatusOr<int64_t> bytes = topology::ParseBytes(options.device_memory);
+    ThrowIfError(WithPrefix(bytes.status(), "server: --device-memory: "));
+    server.device_memory = *bytes;
+  }
   server.bind = options.bind;
   server.insecure = options.insecure;
   server.start_seconds = options.start_seconds;

@@ -10,9 +10,10 @@ struct ServeOptions {
   std::string job;         // in place of what the file says
   int task = -1;           // the same
   int devices = 1;
-  int cores = 0;           // of each device; 0: an even share
-  std::string bind;        // where to listen, if not at the task's address
-  std::string token_file;  // holds the cluster's token
+  int cores = 0;              // of each device; 0: an even share
+  std::string device_memory;  // that placement may give each; empty: the host's
+  std::string bind;           // where to listen, if not at the task's address
+  std::string token_file;     // holds the cluster's token
   bool insecure = false;
   std::string coordinator;  // as in ServerOptions
   double start_seconds = 60;

@@ -12,6 +12,7 @@
 #include "tutti/base/trace.h"
 #include "tutti/cluster/server.h"
 #include "tutti/cluster/target.h"
+#include "tutti/placement/placer.h"
 #include "tutti/runtime/master.h"
 
 namespace tutti {
@@ -37,8 +38,10 @@ void Await(const Call& call) {
 
 // The session's server, or one of its own.
 std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
-  const CompileOptions compile{.optimize = options.optimize,
-                               .soft_placement = options.soft_placement};
+  const CompileOptions compile{
+      .optimize = options.optimize,
+      .soft_placement = options.soft_placement,
+      .placement = ValueOrThrow(placement::ParseMethod(options.placement))};
   if (!options.target.empty()) {
     if (options.server != nullptr) {
       ThrowInvalidArgument("SessionOptions has both a target and a server; give one of them");
@@ -51,10 +54,11 @@ std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
   if (options.server != nullptr &&
       (options.job != defaults.job || options.task != defaults.task ||
        options.devices != defaults.devices || options.communicator != nullptr ||
-       options.cores_per_device != defaults.cores_per_device)) {
+       options.cores_per_device != defaults.cores_per_device ||
+       options.device_memory != defaults.device_memory)) {
     ThrowInvalidArgument(
-        "SessionOptions::server is given, and job, task, devices, cores_per_device or communicator "
-        "as well; these belong to the server: give them to ServerOptions");
+        "SessionOptions::server is given, and job, task, devices, cores_per_device, device_memory "
+        "or communicator as well; these belong to the server: give them to ServerOptions");
   }
   std::optional<Server> own;  // its worker outlives it
   if (options.server == nullptr) {
@@ -62,6 +66,7 @@ std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
                               .task = options.task,
                               .devices = options.devices,
                               .cores_per_device = options.cores_per_device,
+                              .device_memory = options.device_memory,
                               .communicator = options.communicator});
   }
   const Server& server = own ? *own : *options.server;
@@ -270,6 +275,12 @@ void RunTrace::WriteChromeTrace(const std::string& path) const {
     if (ends.sent && ends.received) writer.Add(TraceArrow{"transfer", ends.send, ends.receive});
   }
   ThrowIfError(writer.Write(path));
+}
+
+PlacementReport Session::Explain() {
+  Awaited<absl::StatusOr<std::string>> report;
+  state_->master->Explain([&report](absl::StatusOr<std::string> r) { report.Set(std::move(r)); });
+  return PlacementReport::FromJson(ValueOrThrow(report.Wait()));
 }
 
 void Session::Close() {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tutti/graph/graph.h"
+#include "tutti/placement/report.h"
 
 namespace tutti {
 
@@ -89,6 +90,13 @@ struct SessionOptions {
   // A node that asks for a device which is not there goes to the first device of the session's own
   // task, and the log says so, once; without it that is an error.
   bool soft_placement = false;
+  // Who decides where nodes go that nobody places (docs/placement.md): "manual": the first device
+  // of the session's own task; "greedy": each node where it would finish first; "search": the same,
+  // then moves that make the predicted step shorter. With the last two, nodes may go to all tasks
+  // of a cluster that answer, and a variable lives where the first step that was placed put it.
+  std::string placement = "manual";
+  // Bytes that automatic placement may give each device of this process; 0: those of the host.
+  int64_t device_memory = 0;
 };
 
 // Runs parts of a graph. Several threads may call Run at once. The graph must outlive the session;
@@ -131,6 +139,11 @@ class Session {
   void RunInto(std::span<const Feed> feeds, std::span<const Output> fetches,
                std::span<const Node* const> targets, std::span<Tensor> results,
                const RunOptions& options = {});
+
+  // Why the nodes of a step are where they are, and what it is predicted to take: of the step that
+  // was compiled last. With automatic placement on several devices it is the one whose runs took
+  // longest, and what they took is told, too.
+  PlacementReport Explain();
 
   // Ends all running steps with CANCELLED. Later calls of Run fail too.
   void Close();

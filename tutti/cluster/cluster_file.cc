@@ -84,6 +84,8 @@ absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path) {
   }
   for (const auto& [key, value] : table) {
     if ((key.str() == "cluster" || key.str() == "task") && value.is_table()) continue;
+    // What planning wants to know of the devices and links (tutti/placement/machines.h).
+    if (key.str() == "device" || key.str() == "host" || key.str() == "network") continue;
     return InvalidArgument("{}: \"{}\" is not known there; expected [cluster] and [task]", path,
                            key.str());
   }

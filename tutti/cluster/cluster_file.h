@@ -16,6 +16,8 @@ namespace tutti {
 //   [task]            # which task this host's process is; may be left out
 //   job = "ps"
 //   index = 0
+//
+// [device], [host] and [network] are for planning (tutti/placement/machines.h) and not read here.
 struct ClusterFile {
   ClusterSpec cluster;
   std::string job;  // "" where the file does not say

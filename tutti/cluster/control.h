@@ -29,6 +29,8 @@ enum class ControlMethod : uint8_t {
   kResetTask,
   // The coordinator, for the other tasks.
   kStore,
+  // Of a master once more: why nodes are where they are.
+  kExplainSession,
 };
 const char* NameOf(ControlMethod method);
 

@@ -68,13 +68,20 @@ void MasterService::CreateNow(const std::shared_ptr<Peer>& client, std::string_v
   CompileOptions options;
   options.optimize = in.U8() != 0;
   options.soft_placement = in.U8() != 0;
+  const uint8_t placement = in.U8();
   if (!in.ok()) {
     done(InvalidArgument("a request for a session that is cut off"));
     return;
   }
+  if (placement > uint8_t(PlacementMethod::kSearch)) {
+    done(InvalidArgument("a request for a session with placement {}; expected 0 to {}", placement,
+                         int(PlacementMethod::kSearch)));
+    return;
+  }
+  options.placement = PlacementMethod(placement);
   auto session = std::make_shared<Session>();
   session->client = client;
-  if (absl::Status status = Grow(fields.substr(2), tensors, session->graph); !status.ok()) {
+  if (absl::Status status = Grow(fields.substr(3), tensors, session->graph); !status.ok()) {
     done(std::move(status));
     return;
   }
@@ -168,6 +175,21 @@ void MasterService::RunNow(const std::shared_ptr<Session>& session, uint64_t cal
   session->master->Run(
       std::move(request),
       [client = session->client, call](RunResponse&& response) { client->Answer(call, response); });
+}
+
+void MasterService::Explain(const std::shared_ptr<Peer>& client, std::string_view fields,
+                            ControlDone done) {
+  net::WireReader in(fields);
+  const uint64_t number = in.U64();
+  std::shared_ptr<Session> session = Find(client.get(), number);
+  if (!in.Complete() || session == nullptr) {
+    done(NotFound("there is no session {}", number));
+    return;
+  }
+  threads_.Post([session = std::move(session), done = std::move(done)] {
+    std::shared_lock lock(session->growing);
+    session->master->Explain(done);
+  });
 }
 
 void MasterService::Abort(const std::shared_ptr<Peer>& client, std::string_view fields,

@@ -37,6 +37,8 @@ class MasterService {
   void Abort(const std::shared_ptr<Peer>& client, std::string_view fields, ControlDone done);
   void CleanUp(const std::shared_ptr<Peer>& client, std::string_view fields, ControlDone done);
   void Close(const std::shared_ptr<Peer>& client, std::string_view fields, ControlDone done);
+  // Replies with what Master::Explain gives.
+  void Explain(const std::shared_ptr<Peer>& client, std::string_view fields, ControlDone done);
 
   void PeerLost(const Peer& peer);
 

@@ -37,6 +37,8 @@ const char* NameOf(ControlMethod method) {
       return "ExtendSession";
     case ControlMethod::kCloseSession:
       return "CloseSession";
+    case ControlMethod::kExplainSession:
+      return "ExplainSession";
     case ControlMethod::kAbortRun:
       return "AbortRun";
     case ControlMethod::kCleanUpRun:

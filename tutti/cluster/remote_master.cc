@@ -79,6 +79,7 @@ void RemoteMaster::Create(const Graph& graph, Done done) {
   net::WireWriter out(&message.fields);
   out.U8(options_.optimize ? 1 : 0);
   out.U8(options_.soft_placement ? 1 : 0);
+  out.U8(uint8_t(options_.placement));
   const int64_t nodes = graph.size();
   absl::StatusOr<std::string> bytes = SerializeNodes(graph, 0, message.tensors);
   if (!bytes.ok()) {
@@ -193,6 +194,17 @@ void RemoteMaster::CleanUp(int64_t step) {
   out.U64(shared_->session);
   out.I64(step);
   (*peer)->Call(ControlMethod::kCleanUpRun, std::move(message), [](const auto&) {});
+}
+
+void RemoteMaster::Explain(ExplainDone done) {
+  const absl::StatusOr<std::shared_ptr<Peer>> peer = shared_->Get();
+  if (!peer.ok()) {
+    done(peer.status());
+    return;
+  }
+  WireMessage message;
+  net::WireWriter(&message.fields).U64(shared_->session);
+  done(CallAndWait(**peer, ControlMethod::kExplainSession, std::move(message)));
 }
 
 void RemoteMaster::Close(Done done) {

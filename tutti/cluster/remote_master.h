@@ -22,6 +22,7 @@ class RemoteMaster final : public Master {
   void Run(MasterRunRequest&& request, RunDone done) override;
   void Abort(int64_t step, absl::Status reason) override;
   void CleanUp(int64_t step) override;
+  void Explain(ExplainDone done) override;
   void Close(Done done) override;
 
  private:

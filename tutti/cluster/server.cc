@@ -45,6 +45,11 @@ void Check(const ServerOptions& options) {
   if (options.devices < 1 || options.devices > 1024) {
     ThrowInvalidArgument(fmt::format("a task has 1 to 1024 devices, got {}", options.devices));
   }
+  if (options.device_memory < 0) {
+    ThrowInvalidArgument(
+        fmt::format("device_memory is {}; expected a number of bytes, or 0 for that of the host",
+                    options.device_memory));
+  }
   const int most_cores = std::max(UsableCores(), kFewCores);
   if (options.cores_per_device < 0 || options.cores_per_device > most_cores) {
     ThrowInvalidArgument(fmt::format(
@@ -183,6 +188,7 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                             .devices = options.devices,
                             .cores = division.cores,
                             .pinned = std::move(division.pinned),
+                            .device_memory = options.device_memory,
                             .crowded = division.crowded,
                             .communicator = options.communicator};
   if (options.cluster.empty()) {
@@ -317,7 +323,8 @@ void Server::Stop() { waiting_->Stop(absl::OkStatus()); }
 
 std::unique_ptr<Master> Server::MakeMaster(const CompileOptions& options) const {
   if (member_ != nullptr) return member_->services->MakeMaster(options);
-  return std::make_unique<LocalMaster>(WorkersByTask{{task_, worker_}}, task_, options);
+  return std::make_unique<LocalMaster>(WorkersByTask{{task_, worker_}}, task_, options,
+                                       LocalMaster::kMostSteps, worker_->homes());
 }
 
 }  // namespace tutti

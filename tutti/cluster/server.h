@@ -31,6 +31,9 @@ struct ServerOptions {
   // 0: all cores, divided among the devices; where this process may use every core of its host,
   // among the tasks of the cluster on that host first. At most the cores of this process, or 16.
   int cores_per_device = 0;
+  // Bytes that automatic placement may give each device, variables and values together; 0: those of
+  // the host.
+  int64_t device_memory = 0;
   // How this process takes part in collectives; null: it does not. Shared, since memory of steps
   // belongs to it.
   std::shared_ptr<collective::Communicator> communicator = nullptr;

@@ -69,7 +69,8 @@ std::unique_ptr<Master> TaskServices::MakeMaster(const CompileOptions& options) 
       workers[task] = std::make_shared<RemoteWorker>(options_.peers, task, options_.patience_nanos);
     }
   }
-  return std::make_unique<LocalMaster>(std::move(workers), home, options);
+  return std::make_unique<LocalMaster>(std::move(workers), home, options, LocalMaster::kMostSteps,
+                                       options_.worker->homes());
 }
 
 void TaskServices::OnRequest(const std::shared_ptr<Peer>& peer, DataKind kind, uint64_t call,
@@ -92,6 +93,8 @@ void TaskServices::OnControl(const std::shared_ptr<Peer>& peer, ControlMethod me
       return master_.Extend(peer, std::move(fields), std::move(tensors), std::move(done));
     case ControlMethod::kCloseSession:
       return master_.Close(peer, fields, std::move(done));
+    case ControlMethod::kExplainSession:
+      return master_.Explain(peer, fields, std::move(done));
     case ControlMethod::kAbortRun:
       return master_.Abort(peer, fields, std::move(done));
     case ControlMethod::kCleanUpRun:

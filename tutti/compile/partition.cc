@@ -1,3 +1,11 @@
+// How a placed program is cut. Every edge between devices becomes a Send and a Recv, but for what
+// costs less to compute again than to send. That is a constant or feed, what is made from small
+// constants (Fill, Range, BroadcastTo), and a view of what is there already. Nothing else with
+// state, effects or control edges is repeated.
+//
+// A Recv is put right before the first node of its device that reads the value. The value travels
+// as soon as it is sent, whether the Recv has started or not, so a later Recv stalls nobody; and
+// one that starts earlier than its reader would only hold memory of the plan for longer.
 #include "tutti/compile/partition.h"
 
 #include <fmt/format.h>
@@ -12,6 +20,9 @@
 namespace tutti {
 namespace {
 
+constexpr int64_t kSmallBytes = 4096;  // of all inputs of a node that is computed again
+constexpr int kMostRepeated = 4;       // such nodes one behind the other
+
 // One walk over the nodes in topological order. Every node is added to its device's graph; an input
 // that lives elsewhere is sent from there (the producer was added already, so the Send can follow
 // it at once) and received here. Constants and feeds are not sent: each device that needs one has
@@ -23,6 +34,7 @@ class Cutter {
       parts_.push_back({device.name, {}, {}, {}});
       parts_.back().program.memory.arenas = program.memory.arenas;
       by_name_[device.name] = parts_.size() - 1;
+      types_.push_back(device.type);
     }
     local_.resize(parts_.size());
     received_.resize(parts_.size());
@@ -56,7 +68,10 @@ class Cutter {
       }
     }
     for (const auto& [part, node] : sends_) parts_[part].program.targets.push_back(node);
-    std::erase_if(parts_, [](const Partition& part) { return part.program.graph->size() == 0; });
+    // A part may have nothing but what was repeated elsewhere.
+    std::erase_if(parts_, [](const Partition& part) {
+      return part.program.fetches.empty() && part.program.targets.empty();
+    });
     return std::move(parts_);
   }
 
@@ -110,7 +125,8 @@ class Cutter {
 
   absl::StatusOr<Output> Here(Output output, size_t part) {
     const size_t from = PartOf(*output.node);
-    if (from == part || IsRepeated(*output.node)) {
+    if (from == part || IsRepeated(*output.node) || local_[part].contains(output.node) ||
+        IsCheap(*output.node, part, kMostRepeated)) {
       TUTTI_ASSIGN_OR_RETURN(const Node* here, LocalNode(*output.node, part));
       return here->output(output.index);
     }
@@ -119,6 +135,35 @@ class Cutter {
     const Output there = local_[from].at(output.node)->output(output.index);
     TUTTI_ASSIGN_OR_RETURN(Node * recv, Transfer(there, {}, output.name(), from, part));
     return received_[part][output] = recv->output();
+  }
+
+  // Is it better computed once more on this device than sent there?
+  bool IsCheap(const Node& node, size_t part, int depth) const {
+    const OpDef& def = node.def();
+    if (depth == 0 || types_[PartOf(node)] != types_[part] || !node.control_inputs().empty() ||
+        def.source || def.stateful || def.async || def.transfer || def.has_subgraphs() ||
+        node.num_inputs() == 0 || (!def.view && !HasSmallInputs(node))) {
+      return false;
+    }
+    return std::all_of(node.inputs().begin(), node.inputs().end(), [&](const Output& input) {
+      const Node& from = *input.node;
+      if (from.op() == "Constant" && IsRepeated(from)) return true;
+      // Of a node that had to receive its input at home, the Recv there would be left over.
+      const bool local_at_home = PartOf(from) == PartOf(node) || IsRepeated(from);
+      const bool here = PartOf(from) == part || IsRepeated(from) || local_[part].contains(&from) ||
+                        received_[part].contains(input);
+      return local_at_home && ((def.view && here) || IsCheap(from, part, depth - 1));
+    });
+  }
+
+  static bool HasSmallInputs(const Node& node) {
+    int64_t bytes = 0;
+    for (const Output& input : node.inputs()) {
+      const int64_t elements = input.shape().elements();
+      if (elements < 0 || elements > kSmallBytes) return false;
+      bytes += elements * int64_t(SizeOf(input.dtype()));
+    }
+    return bytes <= kSmallBytes;
   }
 
   absl::StatusOr<const Node*> ControlHere(const Node& before, size_t part) {
@@ -165,6 +210,7 @@ class Cutter {
   const Program& program_;
   std::vector<Partition> parts_;
   std::unordered_map<std::string, size_t> by_name_;
+  std::vector<std::string> types_;  // by part
   std::vector<std::unordered_map<const Node*, const Node*>> local_;
   std::vector<std::unordered_map<Output, Output, OutputHash>> received_;
   std::vector<std::unordered_map<const Node*, const Node*>> control_;
@@ -175,7 +221,54 @@ class Cutter {
 
 absl::StatusOr<std::vector<Partition>> CutByDevice(const Program& program,
                                                    std::span<const DeviceInfo> devices) {
-  return Cutter(program, devices).Run();
+  TUTTI_ASSIGN_OR_RETURN(std::vector<Partition> parts, Cutter(program, devices).Run());
+  TUTTI_RETURN_IF_ERROR(CheckTransfers(parts));
+  return parts;
+}
+
+absl::Status CheckTransfers(std::span<const Partition> parts) {
+  struct End {
+    const Node* node = nullptr;
+    const Partition* part = nullptr;
+    ValueType type;
+  };
+  std::unordered_map<std::string, End> sends, receives;
+  for (const Partition& part : parts) {
+    for (const auto& node : part.program.graph->nodes()) {
+      if (!node->def().transfer) continue;
+      const bool send = node->op() == "Send";
+      const ValueType type = send ? node->input(0).node->type(node->input(0).index) : node->type(0);
+      const std::string& key = node->attr<std::string>("key");
+      auto& ends = send ? sends : receives;
+      if (!ends.try_emplace(key, End{node.get(), &part, type}).second) {
+        return Internal("{} on {}: there is another {} for \"{}\"", node->Describe(), part.device,
+                        node->op(), key);
+      }
+    }
+  }
+  for (const auto& [key, receive] : receives) {
+    const auto send = sends.find(key);
+    if (send == sends.end()) {
+      return Internal("{} on {} waits for \"{}\", which no part sends", receive.node->Describe(),
+                      receive.part->device, key);
+    }
+    const End& from = send->second;
+    if (!key.starts_with(fmt::format("{};{};", from.part->device, receive.part->device)) ||
+        from.type.dtype != receive.type.dtype ||
+        !from.type.shape.CompatibleWith(receive.type.shape)) {
+      return Internal("{} on {} sends {} {} under \"{}\", and {} on {} waits there for {} {}",
+                      from.node->Describe(), from.part->device, NameOf(from.type.dtype),
+                      from.type.shape.ToString(), key, receive.node->Describe(),
+                      receive.part->device, NameOf(receive.type.dtype),
+                      receive.type.shape.ToString());
+    }
+  }
+  for (const auto& [key, send] : sends) {
+    if (receives.contains(key)) continue;
+    return Internal("{} on {} sends \"{}\", which no part receives", send.node->Describe(),
+                    send.part->device, key);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace tutti

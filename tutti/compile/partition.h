@@ -23,7 +23,8 @@ struct Partition {
 // Cuts a placed program into one part per device that has nodes, in the order of `devices`. A value
 // that several nodes of a device need crosses once, by one Send and one Recv; a control edge
 // crosses as an empty message, once per node and device. Constants and feeds do not cross: every
-// device that needs one has it, so several parts may have the same feed.
+// device that needs one has it, so several parts may have the same feed. Neither do views of what
+// is there, nor what is made from small constants: they are computed again, on devices of one type.
 //
 // Send and Recv of a value meet under a key that says where it comes from and where it goes:
 //   SOURCE;DESTINATION;NAME    /job:ps/task:0/cpu:0;/job:worker/task:1/cpu:0;w
@@ -32,5 +33,10 @@ struct Partition {
 // each iteration follows, the outermost first: ";3;0".
 absl::StatusOr<std::vector<Partition>> CutByDevice(const Program& program,
                                                    std::span<const DeviceInfo> devices);
+
+// Are the parts of a step joined rightly: has every Recv exactly one Send, of the same key and
+// type, in the part that its key names, and every Send its Recv? A step of which this is not true
+// would wait for ever. INTERNAL with the node and the key. CutByDevice asks it of what it gives.
+absl::Status CheckTransfers(std::span<const Partition> parts);
 
 }  // namespace tutti

@@ -96,6 +96,84 @@ fetch b
             "fetch b\n");
 }
 
+TEST(Partition, WhatIsMadeFromSmallConstantsIsComputedAgain) {
+  EXPECT_EQ(Cut(R"(
+k = Constant() {value=int64 [1] {3}}
+v = Constant() {value=float32 [] {2}}
+f = Fill(k, v)
+x = Placeholder() {dtype=float32, shape=[3]} @/cpu:1
+y = Add(x, f) @/cpu:1
+feed x
+fetch y
+)"),
+            "[/cpu:1] feeds 0 fetches 0\n"
+            "x = Placeholder() {dtype=float32, shape=[3]} @/cpu:1\n"
+            "k = Constant() {value=int64 [1] {3}} @/cpu:1\n"
+            "v = Constant() {value=float32 [] {2}} @/cpu:1\n"
+            "f = Fill(k, v) @/cpu:1\n"
+            "y = Add(x, f) @/cpu:1\n"
+            "feed x\n"
+            "fetch y\n");
+}
+
+TEST(Partition, AViewOfWhatIsThereIsRepeated) {
+  EXPECT_EQ(Cut(R"(
+s = Constant() {value=int64 [2] {1, 2}}
+x = Placeholder() {dtype=float32, shape=[2]}
+n = Neg(x)
+a = Neg(n) @/cpu:1
+r = Reshape(n, s)
+b = Neg(r) @/cpu:1
+feed x
+fetch a
+fetch b
+)"),
+            "[/cpu:0] feeds 0 fetches \n"
+            "s = Constant() {value=int64 [2] {1, 2}} @/cpu:0\n"
+            "x = Placeholder() {dtype=float32, shape=[2]} @/cpu:0\n"
+            "n = Neg(x) @/cpu:0\n"
+            "n.send = Send(n) {key=\"/cpu:0;/cpu:1;n\"} @/cpu:0\n"
+            "r = Reshape(n, s) @/cpu:0\n"
+            "feed x\n"
+            "target n.send\n"
+            "[/cpu:1] feeds  fetches 0,1\n"
+            "n.recv = Recv() {dtype=float32, key=\"/cpu:0;/cpu:1;n\", shape=[2]} @/cpu:1\n"
+            "a = Neg(n.recv) @/cpu:1\n"
+            "s = Constant() {value=int64 [2] {1, 2}} @/cpu:1\n"
+            "r = Reshape(n.recv, s) @/cpu:1\n"
+            "b = Neg(r) @/cpu:1\n"
+            "fetch a\n"
+            "fetch b\n");
+}
+
+// A value travels when it is sent; the Recv stands where it is needed.
+TEST(Partition, ARecvStandsBeforeItsFirstReader) {
+  EXPECT_EQ(Cut(R"(
+x = Placeholder() {dtype=float32, shape=[2]}
+y = Placeholder() {dtype=float32, shape=[2]} @/cpu:1
+a = Neg(x)
+b = Neg(y) @/cpu:1
+c = Neg(b) @/cpu:1
+d = Add(c, a) @/cpu:1
+feed x, y
+fetch d
+)"),
+            "[/cpu:0] feeds 0 fetches \n"
+            "x = Placeholder() {dtype=float32, shape=[2]} @/cpu:0\n"
+            "a = Neg(x) @/cpu:0\n"
+            "a.send = Send(a) {key=\"/cpu:0;/cpu:1;a\"} @/cpu:0\n"
+            "feed x\n"
+            "target a.send\n"
+            "[/cpu:1] feeds 1 fetches 0\n"
+            "y = Placeholder() {dtype=float32, shape=[2]} @/cpu:1\n"
+            "b = Neg(y) @/cpu:1\n"
+            "c = Neg(b) @/cpu:1\n"
+            "a.recv = Recv() {dtype=float32, key=\"/cpu:0;/cpu:1;a\", shape=[2]} @/cpu:1\n"
+            "d = Add(c, a.recv) @/cpu:1\n"
+            "feed y\n"
+            "fetch d\n");
+}
+
 TEST(Partition, AControlEdgeCrossesAsAnEmptyMessage) {
   EXPECT_EQ(Cut(R"(
 a = NoOp()

@@ -8,6 +8,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/compile/partition.h"
+#include "tutti/compile/place.h"
 #include "tutti/device/device.h"
 
 namespace tutti {
@@ -16,6 +17,8 @@ struct CompileOptions {
   bool optimize = true;  // false: no passes but what correctness needs
   // A wish for a device that cannot be met is no error: the node goes to the first device.
   bool soft_placement = false;
+  // Who decides about nodes that nobody places. The master's; CompileWhole does not look at it.
+  PlacementMethod placement = PlacementMethod::kManual;
 };
 
 // What the master does with an extracted program: places it, runs the passes that look at the whole

@@ -7,10 +7,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 #include <vector>
 
 #include "tutti/device/device.h"
+#include "tutti/graph/find_within.h"
 #include "tutti/graph/op_def.h"
 
 namespace tutti {
@@ -48,7 +50,9 @@ class Placer {
       : graph_(graph),
         candidates_(std::move(candidates)),
         options_(options),
-        device_(size_t(graph.size()), kNone) {}
+        device_(size_t(graph.size()), kNone),
+        leader_(size_t(graph.size()), nullptr),
+        allowed_(size_t(graph.size())) {}
 
   // The device of every node, by id.
   absl::Status Run() {
@@ -59,6 +63,7 @@ class Placer {
   const std::string& DeviceOf(const Node& node) const {
     return candidates_[size_t(device_[size_t(node.id())])].name;
   }
+  PlaceRules TakeRules() { return {std::move(leader_), std::move(allowed_)}; }
 
  private:
   static constexpr int kNone = -1, kOnTheWay = -2;
@@ -91,21 +96,27 @@ class Placer {
   absl::Status Settle(const Node& node) {
     path_.clear();
     int device = kNone;
+    const Node* leader = nullptr;
     for (const Node* at = &node; device < 0;) {
       int& mark = device_[size_t(at->id())];
       if (mark == kOnTheWay) return Circle(path_, *at);
       device = mark;
+      leader = leader_[size_t(at->id())];
       if (device >= 0) break;
       mark = kOnTheWay;
       path_.push_back(at);
       TUTTI_ASSIGN_OR_RETURN(const Node* next, Followed(*at));
       if (next == nullptr) {
         TUTTI_ASSIGN_OR_RETURN(device, FindDevice(*at));
+        leader = at;
       } else {
         at = next;
       }
     }
-    for (const Node* member : path_) device_[size_t(member->id())] = device;
+    for (const Node* member : path_) {
+      device_[size_t(member->id())] = device;
+      leader_[size_t(member->id())] = leader;
+    }
     return absl::OkStatus();
   }
 
@@ -120,21 +131,65 @@ class Placer {
                            closing.name());
   }
 
-  // The device that a node which follows nobody asks for.
+  // The device that a node which follows nobody asks for, by itself or in its bodies.
   absl::StatusOr<int> FindDevice(const Node& node) {
-    if (node.device().empty()) return 0;
-    TUTTI_ASSIGN_OR_RETURN(const DeviceName wanted, Parsed(node));
-    for (size_t i = 0; i < candidates_.size(); ++i) {
-      if (wanted.Matches(candidates_[i].parsed)) return int(i);
+    std::vector<int>& allowed = allowed_[size_t(node.id())];
+    const Node* before = nullptr;  // the last that asked for something
+    absl::Status status;
+    const auto narrow = [&](const Node& asking) {
+      if (!asking.device().empty()) {
+        status = Narrow(asking, node, before, allowed);
+        before = &asking;
+      }
+      return !status.ok();
+    };
+    if (!node.def().has_subgraphs()) {
+      narrow(node);
+    } else {
+      FindWithin(node, narrow);
     }
+    TUTTI_RETURN_IF_ERROR(status);
+    return allowed.empty() ? 0 : allowed.front();
+  }
+
+  // Leaves of the allowed devices those that `asking`, the node itself or one of its bodies, asks
+  // for.
+  absl::Status Narrow(const Node& asking, const Node& node, const Node* before,
+                      std::vector<int>& allowed) {
+    TUTTI_ASSIGN_OR_RETURN(const DeviceName wanted, Parsed(asking));
+    std::vector<int> matching;
+    for (size_t i = 0; i < candidates_.size(); ++i) {
+      if (wanted.Matches(candidates_[i].parsed)) matching.push_back(int(i));
+    }
+    if (matching.empty()) {
+      return Refuse(node,
+                    fmt::format("{} {}; there are: {}", asking.Describe(), WishOf(asking), There()),
+                    candidates_[size_t(allowed.empty() ? 0 : allowed.front())]);
+    }
+    if (allowed.empty()) {
+      allowed = std::move(matching);
+      return absl::OkStatus();
+    }
+    std::vector<int> both;
+    std::set_intersection(allowed.begin(), allowed.end(), matching.begin(), matching.end(),
+                          std::back_inserter(both));
+    if (both.empty()) {
+      return Refuse(
+          node,
+          fmt::format("{} stays whole on one device, but {} {}, and {} {}", node.Describe(),
+                      before->Describe(), WishOf(*before), asking.Describe(), WishOf(asking)),
+          candidates_[size_t(allowed.front())]);
+    }
+    allowed = std::move(both);
+    return absl::OkStatus();
+  }
+
+  std::string There() const {
     std::string there;
     for (const Candidate& candidate : candidates_) {
       there += (there.empty() ? "" : ", ") + candidate.name;
     }
-    TUTTI_RETURN_IF_ERROR(
-        Refuse(node, fmt::format("{} {}; there are: {}", node.Describe(), WishOf(node), there),
-               candidates_.front()));
-    return 0;
+    return there;
   }
 
   // Does what the node itself asks for agree with where it follows others to?
@@ -180,7 +235,9 @@ class Placer {
   const Graph& graph_;
   const std::vector<Candidate> candidates_;
   const PlaceOptions& options_;
-  std::vector<int> device_;  // by id: which candidate
+  std::vector<int> device_;                // by id: which candidate
+  std::vector<const Node*> leader_;        // by id: whose device it gets
+  std::vector<std::vector<int>> allowed_;  // by id, of leaders
   std::vector<const Node*> path_;
 };
 
@@ -191,6 +248,14 @@ const Node* StateOf(const Node& node) {
     if (node.def().IsVariableInput(i)) return node.input(i).node;
   }
   return nullptr;
+}
+
+absl::StatusOr<PlaceRules> FindRules(const Program& program, std::span<const DeviceInfo> devices,
+                                     const PlaceOptions& options) {
+  TUTTI_ASSIGN_OR_RETURN(std::vector<Candidate> candidates, Candidates(devices));
+  Placer placer(*program.graph, std::move(candidates), options);
+  TUTTI_RETURN_IF_ERROR(placer.Run());
+  return placer.TakeRules();
 }
 
 absl::StatusOr<Program> Place(const Program& program, std::span<const DeviceInfo> devices,

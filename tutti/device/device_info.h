@@ -11,7 +11,7 @@ struct DeviceInfo {
   std::string name = {};  // complete: "/job:worker/task:1/cpu:0"
   std::string type = {};  // "cpu"; chooses kernels
   int cores = 1;
-  int64_t memory_bytes = 0;  // of the host; 0: not known
+  int64_t memory_bytes = 0;  // that it may use: a limit, or that of the host; 0: not known
   // The start of the process that has the device. A task that was restarted has another one.
   uint64_t incarnation = 0;
 

@@ -27,7 +27,9 @@ struct LocalMaster::ActiveRun {
   RunDone done;
   std::optional<Deadlines::Handle> deadline;
   size_t fetches = 0;
-  int64_t start_nanos = 0;  // of a traced run
+  int64_t start_nanos = 0;   // of a traced run
+  bool wants_trace = false;  // its caller does
+  bool is_measured = false;  // and so does the step
   // Those of the run itself, of the call of Run, and of each thread that aborts it. A run without
   // any is about to leave the list of active ones, and never gets one again.
   std::atomic<int> references = 0;
@@ -51,8 +53,8 @@ struct LocalMaster::ActiveRun {
 };
 
 LocalMaster::LocalMaster(WorkersByTask workers, std::string home, CompileOptions options,
-                         size_t most_steps)
-    : steps_(std::move(workers), std::move(home), options, most_steps) {}
+                         size_t most_steps, std::shared_ptr<placement::StateHomes> homes)
+    : steps_(std::move(workers), std::move(home), options, most_steps, std::move(homes)) {}
 
 LocalMaster::~LocalMaster() {
   AbortAll(Cancelled("the session was destroyed"));
@@ -133,6 +135,9 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
   const MasterStep& step = *run.step;
   const size_t count = step.parts.size();
   run.left = count;
+  run.wants_trace = request.trace;
+  run.is_measured = step.measured != nullptr && step.measured->wants_more();
+  request.trace = request.trace || run.is_measured;
   if (request.trace) run.start_nanos = NowNanos();
   if (count == 0) {
     RunResponse response;
@@ -226,6 +231,12 @@ void LocalMaster::End(ActiveRun& run, RunResponse&& response) {
   if (run.deadline) deadlines_.Remove(*run.deadline);
   run.deadline.reset();
   const RunDone done = std::exchange(run.done, nullptr);
+  if (std::exchange(run.is_measured, false) && response.trace != nullptr) {
+    if (response.status.ok()) {
+      run.step->measured->Add(*response.trace, double(NowNanos() - run.start_nanos) * 1e-9);
+    }
+    if (!run.wants_trace) response.trace.reset();
+  }
   if (!response.status.ok()) {
     response.results.clear();
     if (!response.unfinished.empty()) {
@@ -310,6 +321,14 @@ void LocalMaster::AbortAll(const absl::Status& reason) {
   for (ActiveRun* run : runs) {
     AbortRun(*run, reason);
     Release(*run);
+  }
+}
+
+void LocalMaster::Explain(ExplainDone done) {
+  try {
+    done(steps_.Explain());
+  } catch (...) {
+    done(StatusFromCurrentException());
   }
 }
 

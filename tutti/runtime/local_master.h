@@ -18,9 +18,13 @@ namespace tutti {
 // compiled is kept (master_steps.h); this class leads runs from request to response.
 class LocalMaster final : public Master {
  public:
-  // What nobody places goes to the first device of task `home`. REQUIRES: `workers` has it.
+  static constexpr size_t kMostSteps = 64;
+
+  // What nobody places goes to the first device of task `home`, unless the options leave it to the
+  // cost model; `homes` is that of MasterSteps. REQUIRES: `workers` has `home`.
   LocalMaster(WorkersByTask workers, std::string home, CompileOptions options,
-              size_t most_steps = 64);
+              size_t most_steps = kMostSteps,
+              std::shared_ptr<placement::StateHomes> homes = nullptr);
   ~LocalMaster() override;  // cancels what runs, and waits for it
 
   void Create(const Graph& graph, Done done) override;
@@ -28,6 +32,7 @@ class LocalMaster final : public Master {
   void Run(MasterRunRequest&& request, RunDone done) override;
   void Abort(int64_t step, absl::Status reason) override;
   void CleanUp(int64_t step) override;
+  void Explain(ExplainDone done) override;
   void Close(Done done) override;
 
  private:

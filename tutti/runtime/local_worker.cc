@@ -19,7 +19,8 @@ namespace tutti {
 
 LocalWorker::LocalWorker(LocalWorkerOptions options)
     : rendezvous_(std::move(options.make_rendezvous)),
-      patience_(options.crowded ? Patience{.spin_nanos = 0, .yield_nanos = 0} : Patience{}) {
+      patience_(options.crowded ? Patience{.spin_nanos = 0, .yield_nanos = 0} : Patience{}),
+      device_memory_(options.device_memory) {
   RegisterRuntimeKernels();
   if (options.communicator != nullptr) {
     collectives_ = std::make_unique<Collectives>(std::move(options.communicator));
@@ -46,7 +47,10 @@ LocalWorker::~LocalWorker() = default;
 
 void LocalWorker::ListDevices(DevicesDone done) {
   std::vector<DeviceInfo> list;
-  for (const auto& device : devices_) list.push_back(device->info());
+  for (const auto& device : devices_) {
+    list.push_back(device->info());
+    if (device_memory_ > 0) list.back().memory_bytes = device_memory_;
+  }
   done(std::move(list));
 }
 

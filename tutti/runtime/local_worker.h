@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "tutti/placement/state_homes.h"
 #include "tutti/runtime/collectives.h"
 #include "tutti/runtime/executor/device_lane.h"
 #include "tutti/runtime/rendezvous_table.h"
@@ -26,7 +27,8 @@ struct LocalWorkerOptions {
   int cores = 1;  // of each device, where they are not pinned
   // By device: the cores to which it is pinned. Empty: none is.
   std::vector<std::vector<int>> pinned = {};
-  bool crowded = false;  // the devices have more cores than there are: lanes do not spin
+  int64_t device_memory = 0;  // bytes that placement may give a device; 0: those of the host
+  bool crowded = false;       // the devices have more cores than there are: lanes do not spin
   std::shared_ptr<collective::Communicator> communicator = nullptr;  // null: no collectives
   RendezvousTable::Make make_rendezvous = nullptr;                   // empty: within this process
   uint64_t incarnation = 0;  // of the process; 0: a random one
@@ -57,6 +59,9 @@ class LocalWorker final : public Worker {
   // By device.
   std::vector<DeviceStats> stats() const;
 
+  // Where state lives on this task and others that nobody has placed, for all its sessions.
+  const std::shared_ptr<placement::StateHomes>& homes() const { return homes_; }
+
   RendezvousTable& rendezvous() { return rendezvous_; }
   // Is the step, by what Register gave, done sooner than its lane could be woken (IsBrief)? Then a
   // thread that has other things to do may run it as one whose caller waits.
@@ -83,6 +88,8 @@ class LocalWorker final : public Worker {
   std::vector<std::unique_ptr<Device>> devices_;
   RendezvousTable rendezvous_;
   const Patience patience_;  // of callers that run a part
+  const int64_t device_memory_;
+  const std::shared_ptr<placement::StateHomes> homes_ = std::make_shared<placement::StateHomes>();
   mutable std::mutex mutex_;
   uint64_t next_handle_ = 1;
   std::unordered_map<uint64_t, int> sessions_;  // how many steps each has registered

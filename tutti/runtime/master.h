@@ -54,6 +54,12 @@ class Master {
   virtual void Abort(int64_t step, absl::Status reason) = 0;
   // Forgets an Abort. No call comes for this step any more.
   virtual void CleanUp(int64_t step) = 0;
+  // Why nodes are where they are: what Session::Explain tells, as JSON.
+  // FAILED_PRECONDITION when there is none yet.
+  using ExplainDone = std::function<void(absl::StatusOr<std::string>)>;
+  virtual void Explain(ExplainDone done) {
+    done(absl::UnimplementedError("this kind of session cannot explain its placement"));
+  }
   // Ends running steps with CANCELLED; later ones fail.
   virtual void Close(Done done) = 0;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "tutti/base/awaited.h"
@@ -16,12 +17,13 @@ MasterStep::~MasterStep() {
 }
 
 MasterSteps::MasterSteps(WorkersByTask workers, std::string home, CompileOptions options,
-                         size_t most_steps)
+                         size_t most_steps, std::shared_ptr<placement::StateHomes> homes)
     : workers_(std::move(workers)),
       home_(std::move(home)),
       options_(options),
       session_(MakeRandomId()),
       folding_("/job:master/task:0/cpu:0", 1),
+      placer_(options, std::move(homes)),
       steps_(most_steps) {}
 
 absl::Status MasterSteps::SetGraph(const Graph& graph) {
@@ -69,6 +71,29 @@ absl::StatusOr<std::vector<DeviceInfo>> MasterSteps::DevicesFor(const Program& p
       }
     }
   }
+  return DevicesOf(needed);
+}
+
+absl::StatusOr<std::vector<DeviceInfo>> MasterSteps::AllDevices() {
+  std::set<std::string> needed = {home_};
+  for (const auto& [task, worker] : workers_) {
+    {
+      std::lock_guard lock(mutex_);
+      if (away_.contains(task)) continue;
+    }
+    const absl::Status status = ListDevices(task);
+    if (status.ok()) {
+      needed.insert(task);
+      continue;
+    }
+    Log(LogLevel::kInfo, "placement: {} is left out: {}", task, MessageOf(status));
+    std::lock_guard lock(mutex_);
+    away_.insert(task);
+  }
+  return DevicesOf(needed);
+}
+
+std::vector<DeviceInfo> MasterSteps::DevicesOf(const std::set<std::string>& needed) {
   std::vector<DeviceInfo> devices;
   std::lock_guard lock(mutex_);
   const auto add = [&](const std::string& task) {
@@ -111,14 +136,22 @@ absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Find(const MasterRunReq
                                                               const AbortCheck& aborted) {
   thread_local StepKey key;  // grows to its size once per thread
   SetKey(request, key);
-  if (std::shared_ptr<MasterStep> step = steps_.Find(key)) return step;
+  if (std::shared_ptr<MasterStep> step = steps_.Find(key)) {
+    if (step->measured == nullptr || !step->measured->TakeTurn()) return step;
+    // A step that runs well is not lost because it cannot be placed anew.
+    const auto better = Compile(request, aborted, step.get());
+    if (!better.ok() || *better == nullptr) return step;
+    steps_.Add(key, *better);
+    return *better;
+  }
   TUTTI_ASSIGN_OR_RETURN(std::shared_ptr<MasterStep> step, Compile(request, aborted));
   steps_.Add(key, step);
   return step;
 }
 
 absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Compile(const MasterRunRequest& request,
-                                                                 const AbortCheck& aborted) {
+                                                                 const AbortCheck& aborted,
+                                                                 const MasterStep* before) {
   const auto& nodes = graph_->nodes();
   const auto output = [&](const OutputId& id) {
     return Output{nodes[size_t(id.node)].get(), id.index};
@@ -132,15 +165,30 @@ absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Compile(const MasterRun
   for (const int64_t target : request.targets) {
     wanted.targets.push_back(nodes[size_t(target)].get());
   }
-  TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, wanted));
+  TUTTI_ASSIGN_OR_RETURN(Program program, Extract(*graph_, wanted));
   TUTTI_RETURN_IF_ERROR(aborted());
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices, DevicesFor(program));
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices,
+                         placer_.chooses() ? AllDevices() : DevicesFor(program));
+  if (placer_.chooses()) {
+    const auto fell_back = [this](const Node& node, const std::string& why) {
+      LogFallBack(node, why);
+    };
+    const MeasuredStep* const measured = before == nullptr ? nullptr : before->measured.get();
+    TUTTI_ASSIGN_OR_RETURN(std::optional<Program> placed,
+                           placer_.Place(*graph_, wanted, program, devices, measured, fell_back));
+    if (!placed) return std::shared_ptr<MasterStep>();
+    program = *std::move(placed);
+  }
   TUTTI_ASSIGN_OR_RETURN(
       std::vector<Partition> parts,
       CompileWhole(program, devices, &folding_, options_,
                    [this](const Node& node, const std::string& why) { LogFallBack(node, why); }));
   TUTTI_RETURN_IF_ERROR(aborted());
   auto step = std::make_shared<MasterStep>();
+  if (placer_.measures(devices)) {
+    step->measured = std::make_unique<MeasuredStep>(StepPlacer::DevicesByName(program));
+    if (before != nullptr) step->measured->TakeOver();
+  }
   TUTTI_RETURN_IF_ERROR(Register(std::move(parts), *step));
   for (MasterStep::Part& part : step->parts) {
     const auto is_all = [](const std::vector<int>& index, size_t count) {
@@ -151,7 +199,39 @@ absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Compile(const MasterRun
     part.takes_all_feeds = is_all(part.feed_index, request.feeds.size());
     part.gives_all_fetches = is_all(part.fetch_index, request.fetches.size());
   }
+  std::lock_guard lock(mutex_);
+  if (step->measured != nullptr) {
+    step->request = wanted;
+    std::erase_if(measured_, [](const auto& other) { return other.expired(); });
+    measured_.push_back(step);
+  }
+  last_ = std::move(wanted);
   return step;
+}
+
+absl::StatusOr<std::string> MasterSteps::Explain() {
+  StepRequest last;
+  std::shared_ptr<MasterStep> longest;
+  {
+    std::lock_guard lock(mutex_);
+    last = last_;
+    for (const std::weak_ptr<MasterStep>& other : measured_) {
+      const std::shared_ptr<MasterStep> step = other.lock();
+      if (step == nullptr || step->measured->StepSeconds() < 0) continue;
+      if (longest != nullptr && step->measured->StepSeconds() < longest->measured->StepSeconds()) {
+        continue;
+      }
+      longest = step;
+    }
+    if (longest != nullptr) last = longest->request;
+  }
+  if (last.fetches.empty() && last.targets.empty()) {
+    return FailedPrecondition("no step was run yet; run the one that is to be explained first");
+  }
+  TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, last));
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices,
+                         placer_.chooses() ? AllDevices() : DevicesFor(program));
+  return placer_.Explain(program, devices, longest == nullptr ? nullptr : longest->measured.get());
 }
 
 // A node may be part of many steps, and each is placed anew.

@@ -12,6 +12,8 @@
 #include "tutti/compile/program.h"
 #include "tutti/device/device.h"
 #include "tutti/runtime/master.h"
+#include "tutti/runtime/measured_step.h"
+#include "tutti/runtime/place_step.h"
 #include "tutti/runtime/step_cache.h"
 
 namespace tutti {
@@ -30,7 +32,9 @@ struct MasterStep {
     bool takes_all_feeds = false;  // in order
     bool gives_all_fetches = false;
   };
-  std::vector<Part> parts;  // one a worker
+  std::vector<Part> parts;                 // one a worker
+  std::unique_ptr<MeasuredStep> measured;  // null: nobody asks how long it takes
+  StepRequest request;                     // what it was compiled from, if it is measured
 
   MasterStep() = default;
   ~MasterStep();
@@ -44,8 +48,11 @@ struct MasterStep {
 // which comes first.
 class MasterSteps {
  public:
-  // What nobody places goes to the first device of task `home`. REQUIRES: `workers` has it.
-  MasterSteps(WorkersByTask workers, std::string home, CompileOptions options, size_t most_steps);
+  // What nobody places goes to the first device of task `home`, unless the options leave it to the
+  // cost model. `homes`: where state lives that nobody places; null: this session decides alone.
+  // REQUIRES: `workers` has `home`.
+  MasterSteps(WorkersByTask workers, std::string home, CompileOptions options, size_t most_steps,
+              std::shared_ptr<placement::StateHomes> homes);
 
   // The graph outlives this object. Lists the devices of `home`.
   absl::Status SetGraph(const Graph& graph);
@@ -60,6 +67,9 @@ class MasterSteps {
   // aborted gets none, unless it was made already.
   absl::StatusOr<std::shared_ptr<MasterStep>> Find(const MasterRunRequest& request,
                                                    const AbortCheck& aborted);
+  // Why nodes are where they are: of the step that takes longest, of those that were measured; else
+  // of the one that was compiled last.
+  absl::StatusOr<std::string> Explain();
 
  private:
   // Lists the devices of a task, once. Safe to call from several runs at once.
@@ -67,8 +77,15 @@ class MasterSteps {
   // Those that the program may use: of `home`, which come first, and of the tasks that its nodes
   // name.
   absl::StatusOr<std::vector<DeviceInfo>> DevicesFor(const Program& program);
+  // Those of all tasks that answer: what the cost model chooses from.
+  absl::StatusOr<std::vector<DeviceInfo>> AllDevices();
+  // Those of `needed`, with `home` first.
+  std::vector<DeviceInfo> DevicesOf(const std::set<std::string>& needed);
+  // With `before`, a step that has been measured: the same step, placed anew, or null if that would
+  // not be worth it.
   absl::StatusOr<std::shared_ptr<MasterStep>> Compile(const MasterRunRequest& request,
-                                                      const AbortCheck& aborted);
+                                                      const AbortCheck& aborted,
+                                                      const MasterStep* before = nullptr);
   absl::Status Register(std::vector<Partition> parts, MasterStep& step);
   void LogFallBack(const Node& node, const std::string& why);
 
@@ -77,9 +94,13 @@ class MasterSteps {
   const CompileOptions options_;
   const uint64_t session_;
   Device folding_;  // whose kernels fold constants
+  StepPlacer placer_;
   const Graph* graph_ = nullptr;
   std::mutex mutex_;
+  StepRequest last_;                                        // what was compiled last
+  std::vector<std::weak_ptr<MasterStep>> measured_;         // steps that are measured
   std::map<std::string, std::vector<DeviceInfo>> devices_;  // by task, of those that were needed
+  std::set<std::string> away_;  // tasks that did not answer when the cost model asked for devices
   std::set<std::string> fell_back_;  // nodes whose wish for a device was not met, as was logged
   StepCache<MasterStep> steps_;      // its steps go before the workers
 };

@@ -1,6 +1,8 @@
 // Registered steps as bytes: programs with their graphs and memory tables.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <vector>
 
 #include "tutti/graph/serialize.h"
 #include "tutti/net/wire.h"
@@ -119,11 +121,13 @@ absl::Status GetMemory(WireReader& in, const Graph& graph, MemoryTable& memory) 
 }
 
 absl::Status PutProgram(const Program& program, WireMessage& to) {
-  const size_t before = to.tensors.size();
-  TUTTI_ASSIGN_OR_RETURN(const std::string graph, SerializeNodes(*program.graph, 0, to.tensors));
+  // The graph counts its large constants from 0, whatever other programs have put beside theirs.
+  std::vector<Tensor> constants;
+  TUTTI_ASSIGN_OR_RETURN(const std::string graph, SerializeNodes(*program.graph, 0, constants));
   WireWriter out(&to.fields);
   PutText(out, graph);
-  out.U64(to.tensors.size() - before);
+  out.U64(constants.size());
+  std::move(constants.begin(), constants.end(), std::back_inserter(to.tensors));
   PutOutputs(out, program.feeds);
   PutOutputs(out, program.fetches);
   out.U64(program.targets.size());

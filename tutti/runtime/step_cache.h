@@ -35,10 +35,17 @@ class StepCache {
     return nullptr;
   }
 
+  // Takes the place of a step with the same key.
   void Add(StepKey key, std::shared_ptr<Step> step) {
     const uint64_t hash = HashOf(key);
     std::list<Entry> evicted;  // destroyed after the lock
     std::lock_guard lock(mutex_);
+    for (auto [it, end] = by_hash_.equal_range(hash); it != end; ++it) {
+      if (it->second->key != key) continue;
+      evicted.splice(evicted.begin(), entries_, it->second);
+      by_hash_.erase(it);
+      break;
+    }
     entries_.push_front({std::move(key), hash, std::move(step)});
     by_hash_.emplace(hash, entries_.begin());
     if (entries_.size() <= most_) return;

@@ -21,6 +21,7 @@
 #include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/http/metrics_page.h"
+#include "tutti/topology/quantity.h"
 #include "tutti/train/checkpoints/save_schedule.h"
 #include "tutti/train/export/export_format.h"
 #include "tutti/train/find_task.h"
@@ -132,6 +133,19 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
               *expected = ExpectedStrategy(text);
               return std::string(text);
             });
+  flags.Add("devices", &config.devices, "of this process, with --strategy local", 1);
+  flags.Add("placement", &config.placement,
+            "who decides where nodes go that nobody places, with --strategy local: manual, greedy "
+            "or search",
+            std::vector<std::string>{"manual", "greedy", "search"});
+  flags.Add("device-memory", &config.device_memory,
+            "what --placement may give each device: 512MiB; all of the host's if it is empty",
+            [](std::string_view text, std::string* expected) {
+              if (!text.empty() && !topology::ParseBytes(text).ok()) {
+                *expected = "a number of bytes, as 512MiB";
+              }
+              return std::string(text);
+            });
   flags.Add("max-steps", &config.max_steps, "updates to make", 1);
   flags.Add("epochs", &config.epochs, "passes over the data to make instead; 0 for --max-steps", 0);
   flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
@@ -192,6 +206,14 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("verbose", &config.verbose, "tell how gradients travel, and --summary");
   flags.Add("quiet", &config.quiet, "print nothing but errors");
   return flags;
+}
+
+// Strategies with several workers place what they spread themselves.
+void CheckPlacement(const RunConfig& config) {
+  if (config.placement == "manual" || config.strategy == "local") return;
+  ThrowInvalidArgument(
+      fmt::format("--placement {} needs --strategy local, and that is {}; leave it at manual",
+                  config.placement, config.strategy));
 }
 
 // What only the end of the training would find out otherwise.
@@ -335,6 +357,7 @@ int Main(int argc, char** argv, const MainOptions& options,
     if (config.quiet) ::setenv("TUTTI_LOG", "error", /*overwrite=*/0);
     strategy = &FindStrategy(config.strategy);
     KeepOwnFlags(*strategy, config.strategy_flags);
+    CheckPlacement(config);
     const LaunchEnvironment environment = ValueOrThrow(ReadLaunchEnvironment());
     CheckRoleFlags(environment, *strategy, config);
     one_code = environment.kind != LaunchKind::kAlone && environment.kind != LaunchKind::kTfConfig;

@@ -25,6 +25,11 @@ struct RunConfig {
   int64_t seed = 1;                // --seed: fixes initial values, the order of samples, dropout
   int64_t log_every = 0;           // --log-every: steps between lines of the log; 0: every 10 s
   std::string strategy = "local";  // --strategy
+  int64_t devices = 1;             // --devices: of this process, with strategy local
+  // --placement: who decides where nodes go that nobody places, with strategy local: manual,
+  // greedy or search (docs/placement.md)
+  std::string placement = "manual";
+  std::string device_memory = {};  // --device-memory: that it may give each: "512MiB"; "": all
   // The strategy's own flags by name: {{"algorithm", "ring"}}. Others have their defaults.
   std::map<std::string, std::string> strategy_flags = {};
   bool scale_learning_rate = false;  // --scale-learning-rate: times Strategy::BatchesPerUpdate

@@ -162,6 +162,8 @@ class ControlClient::State::Channel final : public ControlChannel {
         return master_->PrepareAsyncExtendSession(context, call, queue);
       case ControlMethod::kCloseSession:
         return master_->PrepareAsyncCloseSession(context, call, queue);
+      case ControlMethod::kExplainSession:
+        return master_->PrepareAsyncExplainSession(context, call, queue);
       case ControlMethod::kAbortRun:
         return master_->PrepareAsyncAbortRun(context, call, queue);
       case ControlMethod::kCleanUpRun:

@@ -231,6 +231,7 @@ ControlServer::ControlServer(ControlHandler* handler) : state_(std::make_unique<
   s.Serve(s.master, &MasterRpc::RequestCreateSession, ControlMethod::kCreateSession);
   s.Serve(s.master, &MasterRpc::RequestExtendSession, ControlMethod::kExtendSession);
   s.Serve(s.master, &MasterRpc::RequestCloseSession, ControlMethod::kCloseSession);
+  s.Serve(s.master, &MasterRpc::RequestExplainSession, ControlMethod::kExplainSession);
   s.Serve(s.master, &MasterRpc::RequestAbortRun, ControlMethod::kAbortRun);
   s.Serve(s.master, &MasterRpc::RequestCleanUpRun, ControlMethod::kCleanUpRun);
   s.Serve(s.master, &MasterRpc::RequestClusterStatus, ControlMethod::kClusterStatus);

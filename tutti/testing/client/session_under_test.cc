@@ -32,6 +32,7 @@ class MasterWithCluster final : public Master {
   }
   void Abort(int64_t step, absl::Status reason) override { master_->Abort(step, reason); }
   void CleanUp(int64_t step) override { master_->CleanUp(step); }
+  void Explain(ExplainDone done) override { master_->Explain(std::move(done)); }
   void Close(Done done) override { master_->Close(std::move(done)); }
 
  private:
@@ -48,7 +49,9 @@ Session MakeOnCluster(const Graph& graph, const SessionOptions& options) {
   const std::string home = "/job:" + options.job + "/task:" + std::to_string(options.task);
   auto master = ValueOrThrow(
       MasterAtTarget({.target = cluster->target(home), .token = {}, .start_seconds = 20},
-                     {.optimize = options.optimize, .soft_placement = options.soft_placement}));
+                     {.optimize = options.optimize,
+                      .soft_placement = options.soft_placement,
+                      .placement = ValueOrThrow(placement::ParseMethod(options.placement))}));
   return Session(graph, std::make_unique<MasterWithCluster>(std::move(cluster), std::move(master)));
 }
 
@@ -67,10 +70,13 @@ Session MakeSession(const Graph& graph, const SessionOptions& options) {
                        .cores_per_device = options.cores_per_device,
                        .communicator = options.communicator});
   auto worker = std::make_shared<SerializingWorker>(server.worker(), std::random_device()(), true);
-  return Session(graph, std::make_unique<LocalMaster>(
-                            WorkersByTask{{server.task(), std::move(worker)}}, server.task(),
-                            CompileOptions{.optimize = options.optimize,
-                                           .soft_placement = options.soft_placement}));
+  return Session(
+      graph,
+      std::make_unique<LocalMaster>(
+          WorkersByTask{{server.task(), std::move(worker)}}, server.task(),
+          CompileOptions{.optimize = options.optimize,
+                         .soft_placement = options.soft_placement,
+                         .placement = ValueOrThrow(placement::ParseMethod(options.placement))}));
 }
 
 }  // namespace

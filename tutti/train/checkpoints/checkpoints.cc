@@ -82,7 +82,7 @@ void Checkpoints::BeginTraining(Graph& graph, RunFacts facts) {
     if (variable.shape().IsFullyKnown()) {
       bytes += variable.shape().elements() * int64_t(SizeOf(variable.dtype()));
     }
-    by_device[variable.node->device()].push_back(std::move(saved));
+    by_device[ShardOf(config_, variable)].push_back(std::move(saved));
   }
   ThrowIfError(WithPrefix(directory_->CheckRoom(bytes), "--model-dir: "));
   NameScope scope(graph, "save");

@@ -127,11 +127,15 @@ class Checkpoints {
 absl::Status NoteBest(checkpoint::FileSystem& files, const std::string& path, int64_t step,
                       const std::string& name, const std::map<std::string, double>& metrics);
 
+// Which variables are saved and restored together: those of one device. Of a variable that the cost
+// model places the device is not known here, so it has a shard of its own.
+std::string ShardOf(const RunConfig& config, const Output& variable);
+
 // The nodes that give variables what the tensors called `names` hold in a checkpoint.
 class RestoreNodes {
  public:
   // Adds them to the graph.
-  RestoreNodes(Graph& graph, std::span<const SavedName> variables,
+  RestoreNodes(const RunConfig& config, Graph& graph, std::span<const SavedName> variables,
                const std::vector<std::string>& names);
   // From the checkpoint at `path`, which is absolute. Throws Error.
   void Run(Session& session, const std::string& path) const;
@@ -142,7 +146,8 @@ class RestoreNodes {
 };
 
 // Restores them once. Tasks that do not see the directory get their values from this process.
-void RestoreVariables(Graph& graph, Session& session, const checkpoint::SavedCheckpoint& saved,
+void RestoreVariables(const RunConfig& config, Graph& graph, Session& session,
+                      const checkpoint::SavedCheckpoint& saved,
                       std::span<const SavedName> variables, const std::vector<std::string>& names);
 
 // The names of the tensors that these variables are saved as.

@@ -81,12 +81,19 @@ bool IsDamage(const absl::Status& status) {
          absl::IsUnavailable(status);
 }
 
-RestoreNodes::RestoreNodes(Graph& graph, std::span<const SavedName> variables,
+std::string ShardOf(const RunConfig& config, const Output& variable) {
+  const std::string& device = variable.node->device();
+  return config.placement != "manual" && device.empty() ? "placed/" + variable.node->name()
+                                                        : device;
+}
+
+RestoreNodes::RestoreNodes(const RunConfig& config, Graph& graph,
+                           std::span<const SavedName> variables,
                            const std::vector<std::string>& names) {
   // A node for each device, since a node runs on one.
   std::map<std::string, std::vector<size_t>> by_device;
   for (size_t i = 0; i < variables.size(); ++i) {
-    by_device[variables[i].variable.node->device()].push_back(i);
+    by_device[ShardOf(config, variables[i].variable)].push_back(i);
   }
   NameScope scope(graph, "restore");
   path_ = Placeholder(graph, kUInt8, {kPathBytes}, "path");
@@ -108,10 +115,11 @@ void RestoreNodes::Run(Session& session, const std::string& path) const {
   session.Run(std::span(&feed, 1), std::span<const Output>(), targets_);
 }
 
-void RestoreVariables(Graph& graph, Session& session, const SavedCheckpoint& saved,
-                      std::span<const SavedName> variables, const std::vector<std::string>& names) {
+void RestoreVariables(const RunConfig& config, Graph& graph, Session& session,
+                      const SavedCheckpoint& saved, std::span<const SavedName> variables,
+                      const std::vector<std::string>& names) {
   try {
-    RestoreNodes(graph, variables, names)
+    RestoreNodes(config, graph, variables, names)
         .Run(session, std::filesystem::absolute(saved.path()).string());
     return;
   } catch (const Error& error) {
@@ -180,7 +188,7 @@ std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& ses
     if (saved.ok()) {
       RequireModel(variables, *saved, use_ == Use::kTrain);
       try {
-        RestoreVariables(graph, session, *saved, variables, NamesOf(variables));
+        RestoreVariables(config_, graph, session, *saved, variables, NamesOf(variables));
         restored_ = saved->manifest();
         return PointOf(*saved);
       } catch (...) {
@@ -215,7 +223,7 @@ std::optional<ResumePoint> Checkpoints::Restore(Graph& graph, Session& session, 
     const auto saved = ValueOrThrow(SavedCheckpoint::Open(Files(), joint->path));
     const std::vector<SavedName> variables = SavedNames(graph);
     if (saved.manifest().step == joint->step) {
-      RestoreVariables(graph, session, saved, variables, NamesOf(variables));
+      RestoreVariables(config_, graph, session, saved, variables, NamesOf(variables));
     }
   } catch (const Error& error) {
     Log(LogLevel::kDebug, "the state comes from worker 0: {}", error.what());
@@ -235,7 +243,7 @@ void Checkpoints::WarmStart(Graph& graph, Session& session) {
         "tensor a variable takes",
         saved->path(), Joined(plan.missing)));
   }
-  RestoreVariables(graph, session, *saved, plan.taken, plan.names);
+  RestoreVariables(config_, graph, session, *saved, plan.taken, plan.names);
   Tell(fmt::format("warm start from {}: {} variables taken, {} missing, {} left over",
                    saved->path(), plan.taken.size(), plan.missing.size(), plan.left_over.size()));
   for (size_t i = 0; i < plan.taken.size(); ++i) {

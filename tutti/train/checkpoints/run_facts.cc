@@ -50,8 +50,8 @@ RunFacts RunFactsOf(const RunConfig& config, const Graph& graph, const Dataset& 
   facts.order["strategy"] = config.strategy;
   facts.order["workers"] = fmt::format("{}", config.workers());
   facts.order["batch size"] = fmt::format("{}", dataset.batch_size());
-  facts.order["devices"] = fmt::format("1 of {} cores", UsableCores());
-  facts.order["placement"] = PlacementOf(graph);
+  facts.order["devices"] = fmt::format("{} of {} cores", config.devices, UsableCores());
+  facts.order["placement"] = config.placement == "manual" ? PlacementOf(graph) : config.placement;
   const auto seed = dataset.shuffle_seed();
   facts.data = {{"samples", fmt::format("{}", dataset.samples())},
                 {"seed of Shuffle", seed ? fmt::format("{}", *seed) : "none"}};

@@ -19,6 +19,7 @@
 #include "tutti/nn/layer.h"
 #include "tutti/nn/seed.h"
 #include "tutti/nn/variables.h"
+#include "tutti/topology/quantity.h"
 #include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/checkpoints/warm_start.h"
 #include "tutti/train/estimator/agreement.h"
@@ -114,7 +115,7 @@ class Estimator::Impl {
     MakeSession();
     session_->Initialize();
     const std::vector<SavedName> variables = SavedNames(graph_);
-    const RestoreNodes restore(graph_, variables, NamesOf(variables));
+    const RestoreNodes restore(config_, graph_, variables, NamesOf(variables));
     return tutti::EvaluateCheckpoints(
         config_, Until(train), [&](const checkpoint::SavedCheckpoint& saved) {
           RequireModel(variables, saved, /*all=*/false);
@@ -254,6 +255,13 @@ class Estimator::Impl {
     SessionOptions options;
     options.job = config_.job;
     options.task = config_.task;
+    if (config_.strategy == "local") {
+      options.devices = int(std::min<int64_t>(config_.devices, INT32_MAX));
+      options.placement = config_.placement;
+      if (!config_.device_memory.empty()) {
+        options.device_memory = ValueOrThrow(topology::ParseBytes(config_.device_memory));
+      }
+    }
     config_.strategy_object->Configure(options);
     session_.emplace(graph_, options);
   }
@@ -319,6 +327,9 @@ class Estimator::Impl {
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
                   any ? update_.feeds() : std::span<const Feed>(), update_.own_samples(),
                   *session_});
+    if (any && config_.Tells() && config_.strategy == "local" && config_.placement != "manual") {
+      FormatTo(stderr, "{}: {}\n", config_.program, session_->Explain().Summary());
+    }
     TrainResult result = report.Finish(loss, driver->Report());
     const int64_t batch = dataset.batch_size();
     const StepsMade made = driver->Made({step_, (position_ - first_position) / batch});
