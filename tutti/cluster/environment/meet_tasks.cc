@@ -54,7 +54,7 @@ std::string OwnHost(bool one_host) {
 }
 
 // Where process 0 is, and what all must know to come to it.
-struct Place {
+struct MeetingPlace {
   std::string job;
   std::string host;
   std::string token;
@@ -63,7 +63,7 @@ struct Place {
   net::Socket listener;   // of process 0, where the port is not made from the job
 };
 
-absl::StatusOr<Place> PlaceByPmi(const LaunchEnvironment& environment, int64_t deadline) {
+absl::StatusOr<MeetingPlace> PlaceByPmi(const LaunchEnvironment& environment, int64_t deadline) {
   const std::string number = FromEnvironment("PMI_FD");
   int fd = -1;
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), fd);
@@ -87,7 +87,7 @@ absl::StatusOr<Place> PlaceByPmi(const LaunchEnvironment& environment, int64_t d
     return Unavailable("PMI: process 0 told \"{}\"; expected host/token", exchange.told);
   }
   if (!given) token = exchange.told.substr(slash + 1);
-  return Place{
+  return MeetingPlace{
       .job = exchange.job, .host = exchange.told.substr(0, slash), .token = token, .listener = {}};
 }
 
@@ -104,10 +104,10 @@ absl::StatusOr<int> PortOf(const std::string& job) {
 
 // What process 0 tells: "host port token", the last empty where all have it from the environment.
 // Its port is any that is free, since it can be told, unless TUTTI_JOB_PORT wants a certain one.
-absl::StatusOr<Place> PlaceByPmix(const LaunchEnvironment& environment, const MeetOptions& options,
-                                  int64_t deadline) {
+absl::StatusOr<MeetingPlace> PlaceByPmix(const LaunchEnvironment& environment,
+                                         const MeetOptions& options, int64_t deadline) {
   const std::string given = FromEnvironment("TUTTI_JOB_TOKEN");
-  Place place;
+  MeetingPlace place;
   place.job = environment.job;
   std::string tell;
   if (environment.rank == 0) {
@@ -162,12 +162,12 @@ absl::StatusOr<std::string> MeetingPath(const std::string& job) {
   return folder + "/" + name;
 }
 
-absl::StatusOr<Place> PlaceByFile(const LaunchEnvironment& environment, const MeetOptions& options,
-                                  int64_t deadline) {
+absl::StatusOr<MeetingPlace> PlaceByFile(const LaunchEnvironment& environment,
+                                         const MeetOptions& options, int64_t deadline) {
   TUTTI_ASSIGN_OR_RETURN(const std::string path, MeetingPath(environment.job));
   const std::string token = FromEnvironment("TUTTI_JOB_TOKEN");
   if (environment.rank == 0) {
-    Place place;
+    MeetingPlace place;
     place.job = environment.job;
     place.host = OwnHost(environment.one_host);
     place.token = token.empty() ? net::MakeToken() : token;
@@ -179,10 +179,10 @@ absl::StatusOr<Place> PlaceByFile(const LaunchEnvironment& environment, const Me
   while (true) {
     const absl::StatusOr<net::MeetingFile> file = net::ReadMeetingFile(path);
     if (file.ok() && file->job == environment.job) {
-      return Place{.job = environment.job,
-                   .host = file->address,
-                   .token = token.empty() ? file->token : token,
-                   .listener = {}};
+      return MeetingPlace{.job = environment.job,
+                          .host = file->address,
+                          .token = token.empty() ? file->token : token,
+                          .listener = {}};
     }
     if (absl::IsPermissionDenied(file.status())) return file.status();
     if (options.cancellation != nullptr && options.cancellation->cancelled()) {
@@ -199,23 +199,23 @@ absl::StatusOr<Place> PlaceByFile(const LaunchEnvironment& environment, const Me
   }
 }
 
-absl::StatusOr<Place> FindPlace(const LaunchEnvironment& environment, const MeetOptions& options,
-                                int64_t deadline) {
+absl::StatusOr<MeetingPlace> FindPlace(const LaunchEnvironment& environment,
+                                       const MeetOptions& options, int64_t deadline) {
   if (environment.kind == LaunchKind::kMpich) return PlaceByPmi(environment, deadline);
   TUTTI_ASSIGN_OR_RETURN(const Pmix pmix, FindPmix(environment));
   if (pmix.state == Pmix::State::kUsed) return PlaceByPmix(environment, options, deadline);
   const std::string host = environment.one_host ? "127.0.0.1" : environment.first_host;
   const std::string token = FromEnvironment("TUTTI_JOB_TOKEN");
   if (!host.empty() && !token.empty()) {
-    return Place{.job = environment.job, .host = host, .token = token, .listener = {}};
+    return MeetingPlace{.job = environment.job, .host = host, .token = token, .listener = {}};
   }
-  TUTTI_ASSIGN_OR_RETURN(Place place, PlaceByFile(environment, options, deadline));
+  TUTTI_ASSIGN_OR_RETURN(MeetingPlace place, PlaceByFile(environment, options, deadline));
   if (!host.empty()) place.host = host;
   return place;
 }
 
 absl::StatusOr<std::unique_ptr<net::Star>> Connect(const LaunchEnvironment& environment,
-                                                   const MeetOptions& options, Place& place,
+                                                   const MeetOptions& options, MeetingPlace& place,
                                                    int64_t deadline) {
   int port = place.port;
   if (port == 0) {
@@ -251,7 +251,7 @@ absl::StatusOr<MetTasks> MeetTasks(const LaunchEnvironment& environment,
   const int64_t deadline = NowNanos() + int64_t(options.timeout_seconds * 1e9);
   TUTTI_ASSIGN_OR_RETURN(const RoleCounts roles,
                          DivideRoles(environment.size, options.ps, options.evaluator));
-  TUTTI_ASSIGN_OR_RETURN(Place place, FindPlace(environment, options, deadline));
+  TUTTI_ASSIGN_OR_RETURN(MeetingPlace place, FindPlace(environment, options, deadline));
   auto star = Connect(environment, options, place, deadline);
   if (!place.file.empty()) ::unlink(place.file.c_str());
   if (!star.ok()) return star.status();
