@@ -100,7 +100,7 @@ int main(int argc, char** argv) {
                    .task = task.task.index,
                    .cluster = task.cluster.jobs(),
                    .token = token == nullptr ? "" : token,
-                   .coordinator = task.task.job == "ps" ? ToString(task.cluster.Chief()) : ""});
+                   .coordinator = ToString(task.cluster.Chief())});
     if (task.task.job == "ps") {
       server.Join();
     } else {
