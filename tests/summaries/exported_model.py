@@ -32,7 +32,7 @@ def main():
             "--export", model, "--quiet")
         with open(os.path.join(model, "model.json"), encoding="utf-8") as file:
             signature = json.load(file)
-        assert signature["version"] == 1 and list(signature["inputs"]) == ["image"], signature
+        assert signature["version"] == 2 and list(signature["inputs"]) == ["image"], signature
 
         images = numpy.random.default_rng(5).integers(0, 256, (37, 28, 28, 1), dtype=numpy.uint8)
         paths = {name: os.path.join(folder, name + ".npy") for name in ("x", "logits", "class", "c++")}

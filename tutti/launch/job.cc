@@ -275,7 +275,7 @@ void Job::Mend() {
     const bool needed = std::any_of(losses_.begin(), losses_.end(), [this](const auto& loss) {
       return !MayBeLeftOut(tasks_[loss.task]) && !IsEvaluator(loss.task);
     });
-    if (decision.kind == RestartPolicy::Decision::Kind::kTasks && options_.roles.ps > 0 && needed) {
+    if (decision.kind == RestartPolicy::Decision::Kind::kTasks && survives_losses_ && needed) {
       decision.kind = RestartPolicy::Decision::Kind::kJob;
     }
     if (decision.kind == RestartPolicy::Decision::Kind::kGiveUp &&
