@@ -167,14 +167,17 @@ class Planner {
   // A value goes into the arena when its size is known and its kernel writes into memory it is
   // given. A view of an arena value is that value under another shape and needs no run. What the
   // client, another device or a subgraph may hold for longer than the step, and whatever it is a
-  // view of, comes from the pool.
+  // view of, comes from the pool; so does what a view of unknown shape shows.
   void ChooseStorage() {
     draft_.root.resize(plan_->slots.size());
     for (uint32_t s = 0; s < draft_.root.size(); ++s) draft_.root[s] = s;
     std::vector<bool> leaves(plan_->slots.size(), false);
     for (const uint32_t fetch : plan_->fetches) leaves[fetch] = true;
     for (auto it = plan_->nodes.rbegin(); it != plan_->nodes.rend(); ++it) {
-      if (it->node->def().view && leaves[it->outputs[0]]) leaves[it->inputs[0]] = true;
+      // A view whose shape only the run can tell holds what it shows for as long as it is read.
+      const bool view = it->node->def().view;
+      const bool sized = view && plan_->slots[it->outputs[0]].type.shape.IsFullyKnown();
+      if (view && (!sized || leaves[it->outputs[0]])) leaves[it->inputs[0]] = true;
       if (it->node->def().may_keep_inputs()) {
         for (const uint32_t input : it->inputs) leaves[input] = true;
       }

@@ -76,6 +76,25 @@ fetch d
               HasSubstr("n waits for 1, then d |"));
 }
 
+// Who reads the view counts as a reader of its bytes only where the view is elided.
+TEST(StepPlan, WhatAViewOfUnknownShapeShowsIsNotInTheArena) {
+  EXPECT_THAT(PlanOf(R"(
+x = Placeholder() {dtype=float32, shape=[4]}
+s = Placeholder() {dtype=int64, shape=[2]}
+a = Neg(x)
+v = Reshape(a, s)
+b = Neg(x)
+c = Exp(b)
+d = Exp(c)
+y = Exp(v)
+feed x
+feed s
+fetch d
+fetch y
+)"),
+              HasSubstr("a waits for 0, then v | pool read 1"));
+}
+
 TEST(StepPlan, IsInOrderWithCountsAndPlaces) {
   EXPECT_EQ(PlanOf(R"(
 x = Placeholder() {dtype=float32, shape=[2, 2]}
