@@ -212,6 +212,26 @@ TEST_F(RandomPlacementTest, AnyPlacementGivesWhatOneDeviceGives) {
   }
 }
 
+// Passes fuse and reorder, and so round differently, but nothing else.
+TEST_F(RandomPlacementTest, PassesChangeNothingButRounding) {
+  const int graphs = testing::IsLongSweep() ? 5000 : 300;
+  const uint32_t first = testing::IsLongSweep() ? uint32_t(testing::SweepSeed()) : 1;
+  for (int i = 0; i < graphs; ++i) {
+    const uint32_t seed = first + uint32_t(i);
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    const RandomModel model(seed, 0);
+    const std::vector<Tensor> expected = model.Run({.cores_per_device = 1, .optimize = false});
+    const std::vector<Tensor> got = model.Run({.cores_per_device = 1});
+    for (size_t k = 0; k < got.size(); ++k) {
+      for (int64_t e = 0; e < expected[k].elements(); ++e) {
+        const float want = expected[k].data<float>()[e], have = got[k].data<float>()[e];
+        ASSERT_NEAR(have, want, 1e-4 * std::max(1.0f, std::abs(want)))
+            << "fetch " << k << " element " << e;
+      }
+    }
+  }
+}
+
 // The parts without one of their transfers, or with one that goes astray, are no step.
 TEST_F(RandomPlacementTest, AnEdgeWithoutItsSendIsCaught) {
   int transfers = 0;
