@@ -25,16 +25,17 @@ class Cancellation {
 
   void Cancel(absl::Status reason);
 
-  // Registers `callback` for the moment of cancellation. Returns kNone, and never calls it, when
-  // that moment has passed already.
+  // Registers `callback`, to be called on cancellation. If already cancelled, returns kNone and
+  // never calls it.
   Handle Register(std::function<void()> callback);
 
-  // After it returns the callback is neither running nor will it run, unless the caller is that
-  // callback. True if it had not run. The caller must not hold a lock that the callback takes.
+  // After it returns, the callback is not running and will not run, unless the caller is that
+  // callback. True if it had not been called. The caller must not hold a lock that the callback
+  // takes.
   bool Deregister(Handle handle);
 
-  // Like Deregister, but does not wait for a callback that is running: for callbacks that own what
-  // they use and find out for themselves that they come too late. May be called with any lock held.
+  // Like Deregister, but does not wait for a running callback: for callbacks that own what they use
+  // and check for themselves whether they are too late. May be called with any lock held.
   void Forget(Handle handle);
 
  private:

@@ -8,8 +8,8 @@
 
 #include "absl/status/status.h"
 
-// What a program says on stdout and stderr. A terminal that went away, a closed pipe or a full disk
-// costs what was to be said, never the work: nothing here throws for it.
+// Output of a program on stdout and stderr. If it cannot be written (a closed terminal or pipe, a
+// full disk) it is lost and the work goes on: no function here throws for that.
 namespace tutti {
 
 // Writes `text` and flushes. False, with errno, where it cannot be written.
@@ -30,8 +30,8 @@ bool Utf8Locale();
 // through, else an error that says so.
 absl::Status FinishStdout();
 
-// Where stdin, stdout or stderr is closed, puts /dev/null in its place, opened for reading: so no
-// file or connection that is opened later gets the number, and the text that is meant for people.
+// If stdin, stdout or stderr is closed, opens /dev/null for reading in its place. Otherwise a file
+// or connection that is opened later would get that descriptor, and receive the program's output.
 void KeepStandardFiles();
 
 }  // namespace tutti

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -63,6 +64,49 @@ double LimitOfVersion1(const std::string& folder) {
 }
 
 }  // namespace
+
+namespace {
+
+// "0-3,8": a list of cores as /sys writes it.
+std::vector<int> ParseCoreList(const std::string& text) {
+  std::vector<int> cores;
+  const char* at = text.c_str();
+  while (*at != 0) {
+    char* end = nullptr;
+    const long first = std::strtol(at, &end, 10);
+    if (end == at) break;
+    long last = first;
+    if (*end == '-') last = std::strtol(end + 1, &end, 10);
+    for (long core = first; core <= last && core < CPU_SETSIZE; ++core) cores.push_back(int(core));
+    at = *end == ',' ? end + 1 : end;
+  }
+  return cores;
+}
+
+}  // namespace
+
+std::vector<std::vector<int>> UsableCoresByNode(const std::string& root) {
+  const std::vector<int> usable = NumbersOfUsableCores();
+  std::map<int, std::vector<int>> nodes;
+  const std::string folder = root + "/sys/devices/system/node";
+  if (DIR* const listed = opendir(folder.c_str()); listed != nullptr) {
+    while (const dirent* const entry = readdir(listed)) {
+      int number = 0;
+      char more = 0;
+      if (std::sscanf(entry->d_name, "node%d%c", &number, &more) != 1) continue;
+      std::string text;
+      std::getline(std::ifstream(folder + "/" + entry->d_name + "/cpulist"), text);
+      for (const int core : ParseCoreList(text)) {
+        if (std::binary_search(usable.begin(), usable.end(), core)) nodes[number].push_back(core);
+      }
+    }
+    closedir(listed);
+  }
+  std::vector<std::vector<int>> cores;
+  for (auto& [number, of_node] : nodes) cores.push_back(std::move(of_node));
+  if (cores.empty()) cores.push_back(usable);
+  return cores;
+}
 
 double CgroupCores(const std::string& root) {
   std::ifstream groups(root + "/proc/self/cgroup");

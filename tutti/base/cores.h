@@ -13,13 +13,17 @@ namespace tutti {
 // may be given less time than they have (CgroupCores).
 int UsableCores();
 
-// How many cores' worth of time the control groups of this process give it (cpu.max, or
-// cfs_quota_us of version 1), which containers are limited by while they see every core of their
-// host; 0: as much as there is. `root` is where /proc and /sys are, for tests.
+// The limit on processor time that the control groups of this process set (cpu.max, or cfs_quota_us
+// of version 1), in cores; 0: no limit. Containers are limited this way although they see every
+// core of their host. `root` is where /proc and /sys are, for tests.
 double CgroupCores(const std::string& root = "");
 
 // Their numbers, ascending. Empty where the system does not tell.
 std::vector<int> NumbersOfUsableCores();
+
+// The same by NUMA node, of nodes that have some of them; all in one where the system does not
+// tell. `root` is where /sys is, for tests.
+std::vector<std::vector<int>> UsableCoresByNode(const std::string& root = "");
 
 // Keeps all threads of this process, and those they start later, on these cores.
 // REQUIRES: not empty.
@@ -44,9 +48,9 @@ struct CoreClaim {
 };
 
 // Divides cores among processes that may all use them, and returns the cores of each. Processes of
-// one host with the same cores get their ShareOfCores, in the order of the claims. Where claims
-// overlap but differ, a core goes to the claimant that has the fewest so far, and who has none in
-// the end keeps what it claims. Cores that only one process claims stay with it.
+// one host with the same cores get their ShareOfCores, in the order of the claims. If claims
+// overlap but differ, a core goes to the claimant with the fewest cores so far, and a process that
+// gets none keeps its whole claim. Cores that only one process claims stay with it.
 std::vector<std::vector<int>> DivideCores(std::span<const CoreClaim> claims);
 
 }  // namespace tutti

@@ -131,6 +131,23 @@ class CgroupCoresTest : public ::testing::Test {
   std::string root_;
 };
 
+TEST_F(CgroupCoresTest, UsableCoresAreListedByNode) {
+  const std::vector<int> usable = NumbersOfUsableCores();
+  EXPECT_THAT(UsableCoresByNode(root_), ElementsAre(usable)) << "the system does not tell";
+  // The first usable core in node 1, the others in node 0, and none in node 2.
+  std::string others;
+  for (size_t i = 1; i < usable.size(); ++i)
+    others += (i > 1 ? "," : "") + std::to_string(usable[i]);
+  Write("/sys/devices/system/node/node0/cpulist", others + "\n");
+  Write("/sys/devices/system/node/node1/cpulist",
+        std::to_string(usable.front()) + "-" + std::to_string(usable.front()) + "\n");
+  Write("/sys/devices/system/node/node2/cpulist", "\n");
+  Write("/sys/devices/system/node/online", "0-2\n");
+  std::vector<std::vector<int>> expected = {{usable.begin() + 1, usable.end()}, {usable.front()}};
+  if (usable.size() == 1) expected.erase(expected.begin());
+  EXPECT_EQ(UsableCoresByNode(root_), expected);
+}
+
 TEST_F(CgroupCoresTest, NoGroupOrNoLimitIsAllThereIs) {
   EXPECT_EQ(CgroupCores(root_), 0);
   Write("/proc/self/cgroup", "0::/job\n");

@@ -31,8 +31,8 @@ std::string Fit(const ProgressText& text, const ProgressStyle& style);
 std::string Pack(const ProgressText& text);
 std::optional<ProgressText> UnpackProgress(std::string_view packed);
 
-// Lines for the same pipe, by which a launcher knows that a task waits until all others have come,
-// and that they have; and that the job goes on without workers that are lost.
+// Lines on the same pipe that inform the launcher: this task waits for the other tasks to appear;
+// they have all appeared; the job continues without workers that are lost.
 inline constexpr std::string_view kWaitsForOthers = "\2waits for others";
 inline constexpr std::string_view kHasOthers = "\2has others";
 inline constexpr std::string_view kSurvivesLosses = "\2survives losses";

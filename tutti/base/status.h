@@ -10,8 +10,8 @@
 #include "absl/status/statusor.h"
 
 // Inside Tutti a failure is an absl::Status: it crosses threads and the wire. Only the client API
-// throws, through ThrowIfError and ValueOrThrow, so that there is one place where a Status becomes
-// an Error.
+// throws. ThrowIfError and ValueOrThrow turn a Status into an Error there; functions that have no
+// Status throw an Error themselves.
 namespace tutti {
 
 template <typename... Args>
@@ -57,7 +57,8 @@ T ValueOrThrow(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// The Status of an exception caught at a boundary where Status is spoken.
+// The Status for the exception being handled, where code that throws is called by code that returns
+// Status.
 absl::Status StatusFromCurrentException();
 
 }  // namespace tutti

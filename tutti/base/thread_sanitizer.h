@@ -21,8 +21,8 @@
 
 namespace tutti {
 
-// What a thread did before HandOver(place) happened before what another does after a TakeOver of
-// the same place that follows it. Tells what is so anyway; it orders nothing by itself.
+// Declares that what a thread did before HandOver(place) happened before what another thread does
+// after a later TakeOver of the same place. Describes an order that exists; does not create one.
 #ifdef TUTTI_THREAD_SANITIZER
 inline void HandOver(void* place) { __tsan_release(place); }
 inline void TakeOver(void* place) { __tsan_acquire(place); }

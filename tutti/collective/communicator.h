@@ -24,14 +24,14 @@ namespace tutti::collective {
 
 enum class Reduction : uint8_t { kSum = 1, kMean = 2, kMin = 3, kMax = 4, kProduct = 5 };
 
-// How float32 data travels in messages. Sums are made in float32; what arrives was rounded for the
-// journey, and all ranks hold the same bits in the end. Where ranks work in each other's memory
-// nothing travels, and nothing is rounded: the algorithm direct, and the part of hierarchical
-// inside a host.
+// The type in which float32 data is sent. Sums are computed in float32; received values were
+// rounded to the wire type, and all ranks end with the same bits. Ranks that access each other's
+// memory send nothing and round nothing: the algorithm direct, and hierarchical within a host.
 enum class Wire : uint8_t { kAsIs = 1, kBFloat16 = 2, kFloat16 = 3 };
 
-// What can be said of one operation. Two ranks' calls belong together if group, key and step agree;
-// everything else must agree too, or every rank gets INVALID_ARGUMENT with both values.
+// Options of one operation. The calls of different ranks are matched by group, key and step; the
+// rest of the call, apart from the priority, must agree too, or every rank gets INVALID_ARGUMENT
+// with both values.
 struct CallOptions {
   std::string_view key = {};  // "grads/bucket_3"
   int64_t step = -1;          // -1: counts up by itself, per group and key
@@ -44,8 +44,9 @@ struct CallOptions {
   int priority = 0;  // of two operations that could go on, the higher goes first
 };
 
-// An operation under way. Copies share it. Thread-safe. Outlives its communicator, which ends what
-// is open when it goes; only Wait must not be running then. An empty handle is done, and not OK.
+// A running operation. Copies refer to the same operation. Thread-safe. A handle may outlive its
+// communicator, whose destructor ends open operations, but no Wait may be running at that moment.
+// An empty handle is done and not OK.
 class Handle {
  public:
   struct Impl;
@@ -56,8 +57,8 @@ class Handle {
   // Makes progress until the operation is done, and returns how it ended. The data may be touched
   // again only after that. OK means that this rank holds the whole result.
   absl::Status Wait() const;
-  // Calls back once it is done: at once if it is, else from the thread that finishes it, with no
-  // lock held. At most one callback per operation.
+  // Calls `callback` once when the operation is done: at once if it already is, else on the thread
+  // that finishes it, with no lock held. At most one callback per operation.
   void OnDone(std::function<void(const absl::Status&)> callback) const;
   // How it was done, for traces.
   std::string_view algorithm() const;
@@ -66,7 +67,7 @@ class Handle {
   std::shared_ptr<Impl> impl_;
 };
 
-// How the tuner would do an operation, and how long it thinks that takes.
+// The algorithm that the tuner would choose for an operation, and the predicted time.
 struct Forecast {
   std::string_view algorithm;  // static text
   double seconds = 0;
@@ -109,10 +110,11 @@ class Group {
                           const CallOptions& call = {}) = 0;
   virtual Handle Barrier(const CallOptions& call = {}) = 0;
 
-  // What an operation on so many bytes would take, by the figures of the links; the same on every
-  // rank. Nothing where no link was measured, or there are too many ranks to replay.
+  // The algorithm and predicted time of an operation on this many bytes, from the costs of the
+  // links; the same on every rank. Empty if no link was measured, or the group has too many ranks
+  // to simulate.
   virtual std::optional<Forecast> Predict(Operation operation, int64_t bytes) const = 0;
-  // Which algorithm the tuner takes for an all-reduce of so many bytes, and why, for people: a line
+  // Which algorithm the tuner chooses for an operation on this many bytes, and why, as text: a line
   // per algorithm with its predicted time.
   virtual std::string Explain(Operation operation, int64_t bytes) const = 0;
 };
@@ -127,19 +129,20 @@ struct Bootstrap {
   std::string job = "tutti";           // other jobs are refused
   std::string token;                   // shared secret; empty: none
   int64_t generation = 0;              // of the group, from 0 on; others are refused
-  // Lines "name=value" that must be the same on all ranks; of one that differs the first difference
-  // is told. Together at most 256 KB.
+  // Lines "name=value" that must be the same on all ranks; a rank that differs is refused, with the
+  // first difference in the error. At most 256 KB in total.
   std::vector<std::string> fingerprint = {};
   double timeout_seconds = 60;  // for all to appear
-  // Ends the waiting for them, with its status. May be null; must outlive the call of Create.
+  // Ends the wait for the other ranks, with its status. May be null; must outlive the call of
+  // Create.
   const Cancellation* cancellation = nullptr;
 };
 
 struct CommunicatorOptions {
   Bootstrap bootstrap;
   std::string transport = "auto";  // auto (shm and tcp), shm, tcp, ucx, shm+ucx: job_links.h
-  double silence_seconds = 5;      // without a sign of life a rank is given up
-  double late_seconds = 5;         // alive but late: warned about this often; more than 0
+  double silence_seconds = 5;      // a rank without a heartbeat for this long is lost
+  double late_seconds = 5;         // interval of warnings about a rank that is alive but late; > 0
   int tcp_streams = 2;             // per peer on another host
   bool tune = true;                // measure links at the start (up to 50 ms), or use defaults
   bool share_cores = false;        // divide a host's cores among its ranks, see share_cores.h
@@ -149,17 +152,17 @@ struct CommunicatorOptions {
 struct CommunicatorStats {
   int64_t operations = 0;
   int64_t bytes = 0;          // of this rank's data in them
-  int64_t active_nanos = 0;   // with an operation under way
-  int64_t exposed_nanos = 0;  // of these: a caller had nothing else to do
-  // By rank: how much of that time went into waiting for it to start an operation, as the last one
-  // to do so. Time in which several operations wait counts once.
+  int64_t active_nanos = 0;   // time with at least one operation running
+  int64_t exposed_nanos = 0;  // the part of it in which a polling caller had nothing else to do
+  // By rank: the part of exposed_nanos spent waiting for that rank, the last to start an operation.
+  // Time in which several operations wait counts once.
   std::vector<int64_t> waited_nanos;
 };
 
-// One rank's membership in a job: its links to the others, and the engine that runs operations on
-// them. A rank that dies or falls silent ends every operation of every rank with an error that
-// names it, and the communicator with it: it must be made anew, with a higher generation.
-// Thread-safe.
+// One rank's membership in a job: its links to the other ranks, and the engine that runs operations
+// on them. If a rank dies or sends no heartbeats, every operation of every rank ends with an error
+// that names it, and the communicator can no longer be used: make a new one with a higher
+// generation. Thread-safe.
 //
 //   auto comm = ValueOrThrow(Communicator::Create({.bootstrap = {.rank = r, .size = n,
 //                                                                .address = "host0:4711"}}));
@@ -177,24 +180,25 @@ class Communicator {
   virtual int size() const = 0;
   virtual Group& world() = 0;
   // All members call it with the same name and the same ranks (of the world, in the group's order).
-  // The group must go before the communicator does.
+  // Destroy the group before the communicator.
   virtual absl::StatusOr<std::unique_ptr<Group>> MakeGroup(std::string_view name,
                                                            std::span<const int> ranks) = 0;
   // Memory that peers on this host read and write in place.
   virtual absl::StatusOr<std::unique_ptr<net::RegisteredMemory>> Allocate(size_t bytes) = 0;
 
-  // Does some of the work that is there, and returns; true if there was any. A lane calls it
-  // between its nodes. Costs some nanoseconds when nothing is under way.
+  // Does pending work without blocking, and returns true if there was any. A lane calls it between
+  // its nodes. Costs a few nanoseconds when no operation is running.
   virtual bool Poll() = 0;
   // Sleeps until Poll may find work, Wake is called or the time is over.
   virtual void WaitForWork(int64_t timeout_nanos) = 0;
   virtual void Wake() = 0;
 
-  // This rank cannot go on: every operation of every rank ends with `reason`, which names it. An
-  // OK reason is none: they end with INVALID_ARGUMENT.
+  // Ends every operation of every rank with `reason`, because this rank cannot continue. With an OK
+  // `reason` they end with INVALID_ARGUMENT.
   virtual void Abort(const absl::Status& reason) = 0;
   virtual CommunicatorStats stats() const = 0;
-  // A caller that polls has nothing else to do from here on; then it has again.
+  // True: the polling caller has nothing else to do from now on; false: it has work again. Used for
+  // CommunicatorStats::exposed_nanos.
   virtual void SetIdle(bool idle) = 0;
 
   // OK, or why no operation can succeed any more.

@@ -71,7 +71,7 @@ TEST(Failure, EveryDifferenceIsTold) {
   ExpectDisagree(sum, changed([](CallOptions& call) { call.reduction = Reduction::kMax; }),
                  "rank 2 wants the max");
   ExpectDisagree(sum, changed([](CallOptions& call) { call.wire = Wire::kBFloat16; }),
-                 "rank 2 sends bf16");
+                 "rank 2 sends bfloat16");
   ExpectDisagree(
       [&](Group& group, float* data) { return group.Broadcast(data, 9, kFloat32, {.root = 0}); },
       [&](Group& group, float* data) { return group.Broadcast(data, 9, kFloat32, {.root = 1}); },

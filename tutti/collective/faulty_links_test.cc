@@ -47,7 +47,7 @@ TEST(FaultyLinks, DelayedMessagesChangeNoResult) {
         // Open to the end, so that Poll sends what is delayed when all else is done.
         const std::string key = "open/" + std::to_string(communicator.rank());
         const Handle open = communicator.world().Barrier({.key = key});
-        // One that goes with the greeting, and longer ones.
+        // One that goes with the envelope, and longer ones.
         for (const int64_t count : {1, 100, 50'000}) {
           std::vector<float> data(static_cast<size_t>(count));
           for (int64_t i = 0; i < count; ++i) {

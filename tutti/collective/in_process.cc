@@ -11,9 +11,9 @@ namespace tutti::collective {
 namespace {
 
 // The control plane of ranks in one process: a list of their engines.
-class Neighbours {
+class InProcessRanks {
  public:
-  explicit Neighbours(int size) : engines_(size, nullptr), progress_(size, 0) {}
+  explicit InProcessRanks(int size) : engines_(size, nullptr), progress_(size, 0) {}
 
   void Join(int rank, Engine* engine) {
     const std::lock_guard<std::recursive_mutex> lock(mutex_);
@@ -53,18 +53,18 @@ class Neighbours {
   std::vector<uint64_t> progress_;
 };
 
-class NeighbourControl final : public Control {
+class InProcessControl final : public Control {
  public:
-  NeighbourControl(std::shared_ptr<Neighbours> neighbours, int rank)
-      : neighbours_(std::move(neighbours)), rank_(rank) {}
-  ~NeighbourControl() override { neighbours_->Leave(rank_); }
-  void ReportLost(int, const absl::Status& status) override { neighbours_->FailAll(status); }
-  void ReportFailure(const absl::Status& status) override { neighbours_->FailAll(status); }
-  void SetProgress(uint64_t counter) override { neighbours_->SetProgress(rank_, counter); }
-  std::vector<uint64_t> Progress() const override { return neighbours_->Progress(); }
+  InProcessControl(std::shared_ptr<InProcessRanks> ranks, int rank)
+      : ranks_(std::move(ranks)), rank_(rank) {}
+  ~InProcessControl() override { ranks_->Leave(rank_); }
+  void ReportLost(int, const absl::Status& status) override { ranks_->FailAll(status); }
+  void ReportFailure(const absl::Status& status) override { ranks_->FailAll(status); }
+  void SetProgress(uint64_t counter) override { ranks_->SetProgress(rank_, counter); }
+  std::vector<uint64_t> Progress() const override { return ranks_->Progress(); }
 
  private:
-  const std::shared_ptr<Neighbours> neighbours_;
+  const std::shared_ptr<InProcessRanks> ranks_;
   const int rank_;
 };
 
@@ -74,13 +74,13 @@ std::vector<std::unique_ptr<Communicator>> JoinInProcess(
     std::vector<std::unique_ptr<net::Transport>> transports, std::vector<int> hosts,
     double late_seconds) {
   const int size = static_cast<int>(transports.size());
-  auto neighbours = std::make_shared<Neighbours>(size);
+  auto ranks = std::make_shared<InProcessRanks>(size);
   hosts.resize(transports.size(), 0);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int r = 0; r < size; ++r) {
-    auto control = std::make_unique<NeighbourControl>(neighbours, r);
+    auto control = std::make_unique<InProcessControl>(ranks, r);
     auto engine = std::make_unique<Engine>(std::move(transports[r]), control.get(), late_seconds);
-    neighbours->Join(r, engine.get());
+    ranks->Join(r, engine.get());
     auto communicator = std::make_unique<EngineCommunicator>(
         std::move(engine), hosts, [](std::span<const int>, std::span<const int> member_hosts) {
           return std::make_unique<DefaultSelector>(ShapeOf(member_hosts));

@@ -8,7 +8,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 #include "tutti/net/ucx/ucx_transport.h"
 #include "tutti/testing/collective/ranks_under_test.h"
 #include "tutti/testing/collective/trial.h"

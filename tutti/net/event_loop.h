@@ -23,10 +23,9 @@ namespace tutti::net {
 // Post is thread-safe; everything else is called before Start, or on the thread.
 class EventLoop {
  public:
-  // `spin_nanos`: how long it looks for more, after something came, before it sleeps. It stops
-  // doing that when it finds nothing several times, and tries it again now and then: whoever talks
-  // in quick turns is answered without a wake-up, which takes longer than the answer, and whoever
-  // does not costs no time of a core.
+  // `spin_nanos`: how long the loop polls for more events after one arrived, before it sleeps.
+  // Polling is switched off after several unsuccessful rounds and tried again from time to time. So
+  // fast request-reply traffic needs no wake-ups, and other traffic costs no core time.
   static absl::StatusOr<std::unique_ptr<EventLoop>> Create(std::string thread_name,
                                                            int64_t spin_nanos = 0);
   ~EventLoop();

@@ -47,7 +47,7 @@ constexpr size_t kMaxTextBytes = 512;
 enum MessageType : uint8_t { kHello = 1, kProof = 2, kAccept = 3, kRefusal = 4 };
 
 constexpr size_t kHelloBytes = 1 + 4 + 4 + 8 + 4 + 8 + kNonceBytes + 2 + 2;  // and job and task
-constexpr uint8_t kLastPurpose = static_cast<uint8_t>(Identity::Purpose::kLink);
+constexpr uint8_t kLastPurpose = static_cast<uint8_t>(Identity::Purpose::kCheckpoints);
 
 size_t MaxBodyBytes(uint8_t type) {
   switch (type) {
@@ -99,9 +99,7 @@ absl::StatusCode CodeOf(Refusal reason) {
   }
 }
 
-bool BetweenTasks(Identity::Purpose purpose) {
-  return purpose == Identity::Purpose::kRpc || purpose == Identity::Purpose::kLink;
-}
+bool BetweenTasks(Identity::Purpose purpose) { return purpose >= Identity::Purpose::kRpc; }
 
 }  // namespace
 
@@ -117,6 +115,8 @@ std::string_view NameOf(Identity::Purpose purpose) {
       return "gRPC";
     case Identity::Purpose::kLink:
       return "a link between tasks";
+    case Identity::Purpose::kCheckpoints:
+      return "checkpoints";
   }
   return "unknown";
 }

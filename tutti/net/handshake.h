@@ -19,15 +19,16 @@ inline constexpr size_t kMaxTaskBytes = 256;
 inline constexpr std::string_view kClientTask = "client";
 
 // Who stands at one end of a connection. Ranks of a collective are told apart by rank, size and
-// generation; tasks of a cluster (kRpc and kLink) by task and incarnation.
+// generation; tasks of a cluster (from kRpc on) by task and incarnation.
 struct Identity {
   // What the connection is for; both ends must mean the same.
   enum class Purpose : uint8_t {
     kControl = 1,
     kTcpData = 2,
     kShm = 3,
-    kRpc = 4,   // the socket is handed to gRPC
-    kLink = 5,  // frames of tutti/net/link
+    kRpc = 4,          // the socket is handed to gRPC
+    kLink = 5,         // frames of tutti/net/link
+    kCheckpoints = 6,  // frames of tutti/train/mirror
   };
 
   std::string job;

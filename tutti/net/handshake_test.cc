@@ -171,7 +171,8 @@ struct TaskPair {
 };
 
 TEST(Handshake, TellsTasksWhoTheOtherIs) {
-  for (const Identity::Purpose purpose : {Identity::Purpose::kRpc, Identity::Purpose::kLink}) {
+  for (const Identity::Purpose purpose :
+       {Identity::Purpose::kRpc, Identity::Purpose::kLink, Identity::Purpose::kCheckpoints}) {
     TaskPair pair(Task("/job:worker/task:1", 17, purpose), Task("/job:ps/task:0", 5),
                   "/job:ps/task:0");
     ASSERT_EQ(pair.a.state(), Handshake::State::kDone) << pair.a.status();

@@ -14,7 +14,7 @@ inline constexpr char kInheritedSocket[] = "TUTTI_LISTEN_FD";
 // The inherited descriptor if it listens at the port of `address`, and at the same host or either
 // at every one; an invalid Socket where there is none. A process has at most one, and who asks
 // first gets it: a second listener at the same address is an error, as it is without a launcher.
-// Thread- safe. Listen (socket.h) calls it, so everything that listens through that takes over the
+// Thread-safe. Listen (socket.h) calls it, so everything that listens through that takes over the
 // port.
 Socket TakeInheritedSocket(const Address& address);
 

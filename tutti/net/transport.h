@@ -14,7 +14,7 @@ namespace tutti::net {
 using Bytes = std::span<std::byte>;
 using ConstBytes = std::span<const std::byte>;
 
-// Where a rank is named and none is meant: of a failure for which no single rank is the cause.
+// The value of a rank argument that names no rank: a failure without a single rank as its cause.
 inline constexpr int kNoRank = -1;
 
 // Names a message between two ranks: the operation it belongs to, and its number among the messages
@@ -65,13 +65,13 @@ class RegisteredMemory {
   virtual MemoryKey key() const = 0;
 };
 
-// Moves bytes between the ranks of one job, as one of them sees it. Messages of one tag are matched
-// one to one; a message may arrive before its Receive is posted (small ones are kept, large ones,
-// and small ones of a rank that is far ahead, wait at the sender); different tags do not hold each
-// other up. A tag names one message between two ranks: it may be used again when that one was
-// received. Two of one tag under way can be taken for each other, because over sockets a long
-// message travels on another stream than a short one. A rank has no link to itself: what names its
-// own rank, except Map, is an INVALID_ARGUMENT.
+// Moves bytes between the ranks of one job, seen from one of them. Messages and Receives of one tag
+// are matched one to one. A message may arrive before its Receive is posted: small ones are
+// buffered; large ones, and small ones of a rank that is far ahead, wait at the sender. Different
+// tags do not block each other. A tag names one message between two ranks and may be reused once
+// that message was received. Two messages of one tag in flight can be confused, because over
+// sockets long and short messages travel on different streams. A rank has no link to itself: naming
+// its own rank, except in Map, is an INVALID_ARGUMENT.
 //
 // Not thread-safe, except where said: the engine calls it under its lock, from whichever thread
 // makes progress. Nothing blocks but Wait.
@@ -88,18 +88,17 @@ class Transport {
 
   virtual absl::StatusOr<std::unique_ptr<RegisteredMemory>> Allocate(size_t bytes) = 0;
   // Registers memory that the caller owns, so that peers reach it by Put and Get over sockets; they
-  // cannot Map it. For tensors between tasks, which lie in memory of their device, and for RDMA,
-  // whose network cards reach registered memory only; collectives use Allocate.
+  // cannot Map it. For RDMA, whose network cards reach registered memory only, and for memory that
+  // was not made by Allocate, which collectives use.
   virtual absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(Bytes bytes) = 0;
   // The key of [data, data + bytes) if it lies in memory from Allocate; region 0 otherwise.
   virtual MemoryKey KeyOf(const void* data, size_t bytes) const = 0;
   // Where [key, key + bytes) of the peer lies in this process. kMemory and kSelf links only. The
   // pointer is good as long as the peer keeps the memory. Checks that the range is inside it.
   virtual absl::StatusOr<std::byte*> Map(int peer, MemoryKey key, size_t bytes) = 0;
-  // One-sided: the peer's program takes no part. Done of a Put means that the bytes are in place.
-  // What the transfer of tensors between tasks is built on: the sender tells a key, and the
-  // receiver gets the bytes when it wants them, where the fabric can by an RDMA read. Collectives
-  // use messages and Map.
+  // One-sided: the peer does not call anything. A Put is done when the bytes are in place. For
+  // fabrics that read and write remote memory by RDMA. Collectives use messages and Map; tensors
+  // between the tasks of a cluster travel over links (tutti/net/link), which are no transport.
   virtual void Put(int peer, MemoryKey destination, ConstBytes source, Request* request) = 0;
   virtual void Get(int peer, MemoryKey source, Bytes destination, Request* request) = 0;
 
@@ -134,18 +133,18 @@ class Transport {
   // short while first. Thread-safe: called without the lock.
   virtual void Wait(int64_t timeout_nanos) = 0;
   virtual void Wake() = 0;  // thread-safe
-  // True if a thread should sit in Wait whenever requests are open and nobody else makes progress:
-  // sockets need serving, memory does not.
+  // True if a thread should sit in Wait whenever requests are open and no caller makes progress.
+  // Sockets need this service, memory does not.
   virtual bool NeedsService() const = 0;
 
-  // Do the ranks of this host outnumber the cores that they may use together? Then whoever waits
-  // gives its core away at once.
+  // True if the ranks of this host outnumber the cores that they share. A waiting thread then
+  // yields its core at once.
   virtual bool crowded() const { return false; }
 
   // Ends every open request to and from the peer with `status`, and refuses further ones.
   virtual void Fail(int peer, const absl::Status& status) = 0;
-  // A link that ended by itself, told once each: a peer died, or left on purpose. Messages that
-  // came whole before that can still be received.
+  // A link that ended by itself, reported once: the peer died, or left on purpose. Messages that
+  // had arrived completely can still be received.
   struct BrokenLink {
     int peer = kNoRank;
     absl::Status status;

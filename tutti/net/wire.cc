@@ -9,12 +9,6 @@
 
 namespace tutti::net {
 
-void WireWriter::Append(uint64_t value, int bytes) {
-  char field[8];
-  for (int i = 0; i < bytes; ++i) field[i] = static_cast<char>((value >> (8 * i)) & 0xff);
-  out_->append(field, static_cast<size_t>(bytes));
-}
-
 void WireWriter::Text16(std::string_view text) {
   TUTTI_CHECK(text.size() <= std::numeric_limits<uint16_t>::max());
   U16(static_cast<uint16_t>(text.size()));
@@ -36,16 +30,6 @@ std::string_view WireReader::Raw(size_t bytes) {
   const std::string_view taken = rest_.substr(0, bytes);
   rest_.remove_prefix(bytes);
   return taken;
-}
-
-uint64_t WireReader::Take(int bytes) {
-  uint64_t value = 0;
-  int shift = 0;
-  for (const char c : Raw(static_cast<size_t>(bytes))) {
-    value |= static_cast<uint64_t>(static_cast<unsigned char>(c)) << shift;
-    shift += 8;
-  }
-  return value;
 }
 
 std::string Printable(std::string_view text, size_t limit) {

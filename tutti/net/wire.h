@@ -1,7 +1,9 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,15 +12,18 @@
 // length.
 namespace tutti::net {
 
+static_assert(std::endian::native == std::endian::little,
+              "fields are copied as they lie in memory");
+
 // Appends fields to a string.
 class WireWriter {
  public:
   explicit WireWriter(std::string* out) : out_(out) {}  // `out` outlives the writer
 
-  void U8(uint8_t value) { Append(value, 1); }
-  void U16(uint16_t value) { Append(value, 2); }
-  void U32(uint32_t value) { Append(value, 4); }
-  void U64(uint64_t value) { Append(value, 8); }
+  void U8(uint8_t value) { Append(value); }
+  void U16(uint16_t value) { Append(value); }
+  void U32(uint32_t value) { Append(value); }
+  void U64(uint64_t value) { Append(value); }
   void I32(int32_t value) { U32(static_cast<uint32_t>(value)); }
   void I64(int64_t value) { U64(static_cast<uint64_t>(value)); }
   void Raw(std::string_view bytes) { out_->append(bytes); }
@@ -27,7 +32,12 @@ class WireWriter {
   void Text32(std::string_view text);
 
  private:
-  void Append(uint64_t value, int bytes);
+  template <typename T>
+  void Append(T value) {
+    char field[sizeof(T)];
+    std::memcpy(field, &value, sizeof(T));
+    out_->append(field, sizeof(T));
+  }
 
   std::string* out_;
 };
@@ -39,10 +49,10 @@ class WireReader {
  public:
   explicit WireReader(std::string_view bytes) : rest_(bytes) {}
 
-  uint8_t U8() { return static_cast<uint8_t>(Take(1)); }
-  uint16_t U16() { return static_cast<uint16_t>(Take(2)); }
-  uint32_t U32() { return static_cast<uint32_t>(Take(4)); }
-  uint64_t U64() { return Take(8); }
+  uint8_t U8() { return Take<uint8_t>(); }
+  uint16_t U16() { return Take<uint16_t>(); }
+  uint32_t U32() { return Take<uint32_t>(); }
+  uint64_t U64() { return Take<uint64_t>(); }
   int32_t I32() { return static_cast<int32_t>(U32()); }
   int64_t I64() { return static_cast<int64_t>(U64()); }
   std::string_view Raw(size_t bytes);
@@ -55,7 +65,13 @@ class WireReader {
   bool Complete() const { return ok_ && rest_.empty(); }
 
  private:
-  uint64_t Take(int bytes);
+  template <typename T>
+  T Take() {
+    T value = 0;
+    const std::string_view field = Raw(sizeof(T));
+    if (!field.empty()) std::memcpy(&value, field.data(), sizeof(T));
+    return value;
+  }
 
   std::string_view rest_;
   bool ok_ = true;

@@ -12,8 +12,8 @@
 
 namespace tutti {
 
-// What a process counts about itself, for whoever watches it. Counters, gauges and histograms are
-// changed without a lock, from any thread, at the cost of an atomic addition.
+// The metrics of a process, for monitoring. Counters, gauges and histograms are updated without a
+// lock, from any thread, at the cost of an atomic addition.
 
 // Only grows.
 class Counter {
@@ -52,8 +52,8 @@ class Histogram {
   std::atomic<double> sum_{0};
 };
 
-// The metrics of a process, by name and labels. Whoever runs the process owns it (Main, a server)
-// and passes it down. Everything that was added stays until its end. Thread-safe.
+// The metrics of a process, by name and labels. Owned by the code that runs the process (Main, a
+// server) and passed down. A metric stays until the registry is destroyed. Thread-safe.
 //
 //   MetricsRegistry metrics;
 //   Counter& steps = metrics.AddCounter("tutti_steps_total", "Updates that were made.");
@@ -68,15 +68,15 @@ class MetricsRegistry {
   MetricsRegistry(const MetricsRegistry&) = delete;
   MetricsRegistry& operator=(const MetricsRegistry&) = delete;
 
-  // The metric of this name and labels: a new one, or the one that was added before. Names are as
-  // Prometheus has them: tutti_step_seconds; those of counters end in _total. Throw Error
-  // (kInvalidArgument) for a name or label that is none, and for a name that is of another kind.
+  // The metric with this name and labels, created at the first call. Names follow the rules of
+  // Prometheus: tutti_step_seconds; those of counters end in _total. Throw Error (kInvalidArgument)
+  // for an invalid name or label, and for a name that is used by another kind of metric.
   Counter& AddCounter(const std::string& name, const std::string& help, const Labels& labels = {});
   Gauge& AddGauge(const std::string& name, const std::string& help, const Labels& labels = {});
   Histogram& AddHistogram(const std::string& name, const std::string& help,
                           const std::vector<double>& bounds, const Labels& labels = {});
-  // A gauge or counter whose value is asked for when somebody looks; `value` is called by any
-  // thread, and must stay callable. A second one of the same name and labels replaces the first.
+  // A gauge or counter whose value is computed when the metrics are read: `value` is called on any
+  // thread and must stay callable. A second one with the same name and labels replaces the first.
   void AddGauge(const std::string& name, const std::string& help, std::function<double()> value,
                 const Labels& labels = {});
   void AddCounter(const std::string& name, const std::string& help, std::function<double()> value,

@@ -32,11 +32,11 @@ struct Algorithm {
   // UNIMPLEMENTED where supports() is false; INVALID_ARGUMENT for a request that makes no sense.
   absl::StatusOr<Schedule> (*make)(const Request& request);
 
-  // True for what is there to be compared with: selectors leave it out, and only a call that names
-  // it gets it.
+  // True for a baseline that exists for comparison: selectors never choose it, only a call that
+  // names it uses it.
   bool for_comparison = false;
   // Parameters after the name, as "2:own" in "central:2:own", as a number from 1 to 255 that goes
-  // into requests and greetings, and back. Null where the algorithm takes none.
+  // into requests and envelopes, and back. Null where the algorithm takes none.
   absl::StatusOr<int> (*read_variant)(std::string_view parameters) = nullptr;
   std::string (*name_variant)(int variant) = nullptr;
 };

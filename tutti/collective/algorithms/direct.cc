@@ -1,9 +1,9 @@
 // direct: every rank works in everybody's memory.
 //
-// The ranks of one host can load from and store into each other's buffers. Then nothing has to be
-// sent: of N chunks each rank takes one, adds it up over all buffers, in the order of the ranks,
-// and stores the sum back into all of them, in one pass. For three ranks (a, b, c: their data; 0,
-// 1, 2: the chunks):
+// The ranks of one host can load from and store into each other's buffers, so nothing has to be
+// sent. This is a two-shot all-reduce (reduce-scatter, then all-gather) in one pass: each rank owns
+// one of N chunks, sums it over all buffers, in rank order, and stores the sum back into all of
+// them. For three ranks (a, b, c: their data; 0, 1, 2: the chunks):
 //
 //        rank 0       rank 1       rank 2
 //      a0 a1 a2     b0 b1 b2     c0 c1 c2       signal all, await all: the data is there

@@ -1,7 +1,7 @@
 // exchange: one round, everybody talks to everybody.
 //
-// For data so short that only the number of rounds counts. In an all-reduce every rank sends all
-// its data to every other, and adds up alone what it got, in scratch, in the order of the ranks:
+// The one-shot all-reduce, for data so short that only the number of rounds counts. Every rank
+// sends all its data to every other rank, and sums what it received, in scratch, in rank order:
 //
 //               rank 0              rank 1              rank 2
 //   has         a                   b                   c
@@ -14,12 +14,12 @@
 // bytes, and for two ranks, where it moves no more than the others do, up to where the reduction
 // of all the data on both ranks costs more than a second round.
 //
-// The other operations are the same with what they need to send: all in one round, root to all or
-// all to root. Ranks start with the one above them, so that they do not all fall upon rank 0.
-// The barrier is the one that has rounds (dissemination): in round k a rank signals the rank 2^k
-// above it and awaits the one 2^k below; after ceil(log2 N) rounds everyone has heard, through
-// others, from everyone. Because it works over any link and does every operation, it is also what
-// is left where nothing else can do one.
+// The other operations work the same way with the data that they need to send: all in one round,
+// root to all or all to root. A rank starts with the rank above it, so that not all send to rank 0
+// first. Only the barrier has rounds (dissemination): in round k a rank signals the rank 2^k above
+// it and awaits the one 2^k below; after ceil(log2 N) rounds every rank has a signal, directly or
+// through others, from every rank. Because exchange works over any link and does every operation,
+// it is also the fallback where no other algorithm can do an operation.
 #include <algorithm>
 
 #include "tutti/collective/algorithms/among_members.h"

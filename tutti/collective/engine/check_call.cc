@@ -2,7 +2,7 @@
 
 #include "tutti/base/checked.h"
 #include "tutti/base/status.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 #include "tutti/collective/reduce/reduce.h"
 
 namespace tutti::collective {

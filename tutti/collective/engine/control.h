@@ -8,8 +8,8 @@
 
 namespace tutti::collective {
 
-// What the engine needs of the job's control plane. Thread-safe. The verdict on whatever is
-// reported reaches every rank through Engine::Fail.
+// The part of the job's control plane that the engine uses. Thread-safe. The verdict on each report
+// reaches every rank through Engine::Fail.
 class Control {
  public:
   virtual ~Control() = default;

@@ -14,10 +14,10 @@ namespace {
 // fill the cores. An operation that nobody waits for is taken up within this time.
 constexpr auto kPark = std::chrono::milliseconds(2);
 
-// About 1 us of looking, in which most short messages come; the transport's own waiting begins with
-// asking for the time, which takes as long as some looks. Where the ranks of this host outnumber
-// the cores, whoever is waited for may need this one: then it is given away at once. A look at
-// sockets is a system call, and their transport knows better how long to look.
+// Polls for about 1 us, in which most short messages arrive; the transport's own wait starts by
+// reading the clock, which takes as long as several polls. If the ranks of this host outnumber the
+// cores, the awaited rank may need this core, so it is yielded at once. Polling sockets is a system
+// call, and their transport knows better how long to poll.
 int LooksOf(const net::Transport& transport) {
   int neighbours = 0;  // this rank among them
   for (int peer = 0; peer < transport.size(); ++peer) {

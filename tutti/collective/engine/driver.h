@@ -10,10 +10,11 @@
 
 namespace tutti::collective {
 
-// Who makes progress (DESIGN D12). Whoever waits for an operation drives: it makes progress for all
-// of them, and sleeps in the transport when nothing moves. There is one driver at a time; others
-// that wait sleep until their operation is done or the driver leaves. Where links need serving
-// (sockets), a thread sleeps in the transport when callers have ceased to drive.
+// Decides which thread makes progress (DESIGN D12). A thread that waits for an operation drives: it
+// makes progress for all operations, and sleeps in the transport when nothing moves. There is one
+// driver at a time; other waiting threads sleep until their operation is done or the driver leaves.
+// If the links need service (sockets), a service thread sleeps in the transport while no caller
+// drives.
 //
 // Thread-safe; all but Wait, WaitForWork and Stop under `mutex`.
 class Driver {

@@ -17,11 +17,11 @@ constexpr uint64_t kTellEvery = 16;
 constexpr int64_t kSliceBytes = int64_t{256} << 10;
 
 // Gives memory back under the lock of the links that it came from.
-class SharedMemory final : public net::RegisteredMemory {
+class GuardedMemory final : public net::RegisteredMemory {
  public:
-  SharedMemory(std::shared_ptr<Links> links, std::unique_ptr<net::RegisteredMemory> memory)
+  GuardedMemory(std::shared_ptr<Links> links, std::unique_ptr<net::RegisteredMemory> memory)
       : links_(std::move(links)), memory_(std::move(memory)) {}
-  ~SharedMemory() override {
+  ~GuardedMemory() override {
     const std::lock_guard lock(links_->mutex);
     memory_.reset();
   }
@@ -106,7 +106,7 @@ absl::StatusOr<Handle> Engine::TryStart(GroupState& group, const Call& call,
   if (!failure_.verdict().ok()) return failure_.verdict();
   const int64_t bytes = BytesOf(group, call);
   TUTTI_ASSIGN_OR_RETURN(const Choice choice, ChoiceOf(group, call, options, bytes));
-  TUTTI_ASSIGN_OR_RETURN(const Program* program,
+  TUTTI_ASSIGN_OR_RETURN(const RankProgram* program,
                          group.ProgramFor(call.operation, choice, options.root));
 
   const uint64_t key_hash = StableHash(options.key);
@@ -137,7 +137,7 @@ absl::StatusOr<Handle> Engine::TryStart(GroupState& group, const Call& call,
       operation->Begin(call, DescriptorOf(group, call, options, choice), *program, std::move(impl));
   if (!status.ok()) Disagree(status);
   if (world_sequence_ >= told_sequence_ + kTellEvery) TellProgress();
-  for (const Program::Peer& peer : program->peers) {
+  for (const RankProgram::Peer& peer : program->peers) {
     const int rank = group.ranks()[peer.rank];
     if (!failure_.broken(rank).ok()) failure_.Find(rank, failure_.broken(rank));
   }
@@ -258,13 +258,13 @@ void Engine::OnShort(const net::Transport::ShortMessage& message) {
     return;
   }
   const net::ConstBytes data(message.data, message.bytes);
-  const size_t own = std::min(kGreetingBytes, data.size());
-  auto greeting = UnpackGreeting(data.first(own));
+  const size_t own = std::min(kEnvelopeBytes, data.size());
+  auto envelope = UnpackEnvelope(data.first(own));
   absl::Status status =
-      greeting.ok() ? operation->AddGreeting(message.peer, *greeting, data.subspan(own))
-                    : WithPrefix(greeting.status(), transport_->Describe(message.peer) + ": ");
+      envelope.ok() ? operation->AddEnvelope(message.peer, *envelope, data.subspan(own))
+                    : WithPrefix(envelope.status(), transport_->Describe(message.peer) + ": ");
   if (!status.ok()) Disagree(status);
-  if (operation->started() && operation->all_greeted()) {
+  if (operation->started() && operation->has_all_envelopes()) {
     activity_.CountWait(operation->start_nanos, message.peer);
   }
 }
@@ -366,7 +366,7 @@ void Engine::Fail(const absl::Status& status) {
 absl::StatusOr<std::unique_ptr<net::RegisteredMemory>> Engine::Allocate(size_t bytes) {
   const Lock lock(links_->mutex);
   TUTTI_ASSIGN_OR_RETURN(auto memory, transport_->Allocate(bytes));
-  return std::make_unique<SharedMemory>(links_, std::move(memory));
+  return std::make_unique<GuardedMemory>(links_, std::move(memory));
 }
 
 absl::StatusOr<GroupState*> Engine::AddGroup(std::unique_ptr<GroupState> group) {

@@ -30,12 +30,12 @@ struct Links {
   std::unique_ptr<net::Transport> transport;
 };
 
-// Runs the operations of one rank: matches them with what peers say, gives each its turn, and ends
-// them all with one cause when the job fails.
+// Runs the operations of one rank: matches local calls with the messages of peers, gives each
+// operation its turn, and ends all of them with one cause if the job fails.
 //
-// Its parts: the table of open operations, the driver (who makes progress, and sleeps when), the
-// failure (what was found out, and the verdict) and the counters. The engine takes messages to
-// their operations and gives these their turns, all under one lock: that of the links.
+// Its parts: the table of open operations, the driver (which thread makes progress, and when it
+// sleeps), the failure state (findings and verdict) and the counters. The engine delivers messages
+// to their operations and schedules these, all under one lock: that of the links.
 //
 // Failure. What this rank finds out (a broken link, ranks that disagree) is reported to the
 // control plane; operations end when its verdict comes through Fail, so that all ranks name the
@@ -61,7 +61,7 @@ class Engine final : private Driver::Work {
   Handle Start(GroupState& group, const Call& call, const CallOptions& options);
   // Makes progress until `handle` is done.
   void Wait(const Handle::Impl& handle) { driver_.Wait(handle); }
-  // Lends a hand: true if something moved.
+  // Makes some progress without blocking; true if anything moved.
   bool Poll();
   // Sleeps until Poll may find something to do, Wake is called or the time is over.
   void WaitForWork(int64_t timeout_nanos) { driver_.WaitForWork(timeout_nanos); }
@@ -72,9 +72,10 @@ class Engine final : private Driver::Work {
   void SetIdle(bool idle);
   // Ends every operation, open and future, with `status`. The first call counts.
   void Fail(const absl::Status& status);
-  // A rank is gone, as the links themselves cannot tell: what needs it fails.
+  // Reports a rank as gone that the links themselves cannot detect: operations that need it fail.
   void Left(int peer, const absl::Status& status);
-  // A rank left on purpose. What it sent before may come yet; what needs it fails after a moment.
+  // Reports that a rank left on purpose. Messages that it sent before may still arrive; operations
+  // that need the rank fail after a grace period of 1 s.
   void Leaves(int peer, const absl::Status& status);
   absl::Status status() const;
   // Ends what is open with CANCELLED, and the service thread. The control plane is not called after

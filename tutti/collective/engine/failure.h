@@ -10,8 +10,8 @@
 
 namespace tutti::collective {
 
-// What is known of the end of a job on this rank: the verdict, what was found out here and waits
-// for one, and which ranks are gone. Under the engine's lock, but for failed().
+// What this rank knows about the failure of the job: the verdict, its own finding that waits for a
+// verdict, and which ranks are gone. Guarded by the engine's lock, except failed().
 class Failure {
  public:
   using BrokenLink = net::Transport::BrokenLink;
@@ -43,7 +43,8 @@ class Failure {
   void AddGone(const BrokenLink& link) { gone_.push_back(link); }
   bool has_gone() const { return !gone_.empty(); }
   std::vector<BrokenLink> TakeGone();
-  // Ranks that left on purpose count as gone after a moment, in which what they sent may come.
+  // A rank that left on purpose counts as gone after a grace period, in which its last messages may
+  // arrive.
   void AddLeaver(const BrokenLink& link, int64_t now);
   std::vector<BrokenLink> TakeMissedLeavers(int64_t now);
 

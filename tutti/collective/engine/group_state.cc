@@ -21,8 +21,8 @@ GroupState::GroupState(std::string_view name, std::span<const int> ranks, int ow
   shape_ = ShapeOf(hosts_);
 }
 
-absl::StatusOr<const Program*> GroupState::ProgramFor(Operation operation, const Choice& choice,
-                                                      int root) {
+absl::StatusOr<const RankProgram*> GroupState::ProgramFor(Operation operation, const Choice& choice,
+                                                          int root) {
   const uint64_t key = static_cast<uint64_t>(operation) << 56 |
                        static_cast<uint64_t>(choice.algorithm.Pack()) << 40 |
                        static_cast<uint64_t>(choice.segments) << 24 | static_cast<uint64_t>(root);

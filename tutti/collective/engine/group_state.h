@@ -9,8 +9,8 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-#include "tutti/collective/operation/greeting.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/envelope.h"
+#include "tutti/collective/operation/rank_program.h"
 #include "tutti/collective/tuning/selector.h"
 
 namespace tutti::collective {
@@ -38,7 +38,8 @@ class GroupState {
   const GroupShape& shape() const { return shape_; }
 
   // The program of this rank, compiled at the first call.
-  absl::StatusOr<const Program*> ProgramFor(Operation operation, const Choice& choice, int root);
+  absl::StatusOr<const RankProgram*> ProgramFor(Operation operation, const Choice& choice,
+                                                int root);
   // The step of a call that does not give one: it counts up.
   int64_t NextStep(uint64_t key_hash) { return next_step_[key_hash]++; }
 
@@ -52,9 +53,9 @@ class GroupState {
   int rank_ = -1;
   bool is_world_ = false;
   std::unique_ptr<Selector> selector_;
-  absl::flat_hash_map<uint64_t, std::unique_ptr<const Program>> programs_;
+  absl::flat_hash_map<uint64_t, std::unique_ptr<const RankProgram>> programs_;
   uint64_t last_key_ = 0;  // the program that was asked for last: mostly the next one too
-  const Program* last_program_ = nullptr;
+  const RankProgram* last_program_ = nullptr;
   absl::flat_hash_map<uint64_t, int64_t> next_step_;
 };
 

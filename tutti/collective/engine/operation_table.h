@@ -11,8 +11,9 @@
 
 namespace tutti::collective {
 
-// The operations that are open on a rank, by id: those that were called here, and those of which
-// peers have spoken. Slots are used again. Under the engine's lock, but for count().
+// The open operations of a rank, by id: those that were called here, and those for which a message
+// of a peer has arrived. OpenOperation objects are reused. Guarded by the engine's lock, except
+// count().
 class OperationTable {
  public:
   OperationTable(const Workshop& workshop, int world) : workshop_(workshop), world_(world) {

@@ -32,7 +32,8 @@ std::string OpenOperation::Name() const {
 }
 
 absl::Status OpenOperation::Begin(const Call& call, const Descriptor& descriptor,
-                                  const Program& program, std::shared_ptr<Handle::Impl> handle) {
+                                  const RankProgram& program,
+                                  std::shared_ptr<Handle::Impl> handle) {
   program_ = &program;
   handle_ = std::move(handle);
   descriptor_ = descriptor;
@@ -43,25 +44,25 @@ absl::Status OpenOperation::Begin(const Call& call, const Descriptor& descriptor
   steps_.Begin(program, descriptor, identity_.id, scales ? 1.0 / program.contributors : 1.0);
   TUTTI_RETURN_IF_ERROR(data_.Begin(call, program));
   for (int rank = 0; rank < peers_.size(); ++rank) {
-    if (peers_[rank].greeted) TUTTI_RETURN_IF_ERROR(Compare(rank, peers_[rank].greeting));
+    if (peers_[rank].has_envelope) TUTTI_RETURN_IF_ERROR(Compare(rank, peers_[rank].envelope));
   }
   if (!data_.staged()) Open();
   MakeRunnable();
   return absl::OkStatus();
 }
 
-void OpenOperation::SendGreetings() {
-  Greeting greeting{.descriptor = descriptor_, .ordinary = data_.staged(), .memory = data_.key()};
-  std::byte packed[kGreetingBytes + kRiderBytes];
-  for (const Program::Peer& peer : program_->peers) {
-    greeting.signals = peer.signalled;
-    PackGreeting(greeting, packed);
-    size_t bytes = kGreetingBytes;
-    if (peer.rider >= 0 && steps_.IsShort(program_->steps[peer.rider])) {
-      const int piece = program_->steps[peer.rider].piece;
-      const size_t rider = static_cast<size_t>(data_.BytesOf(piece));
-      if (rider > 0) std::memcpy(packed + bytes, data_.At(piece), rider);
-      bytes += rider;
+void OpenOperation::SendEnvelopes() {
+  Envelope envelope{.descriptor = descriptor_, .ordinary = data_.staged(), .memory = data_.key()};
+  std::byte packed[kEnvelopeBytes + kPiggybackBytes];
+  for (const RankProgram::Peer& peer : program_->peers) {
+    envelope.signals = peer.signalled;
+    PackEnvelope(envelope, packed);
+    size_t bytes = kEnvelopeBytes;
+    if (peer.piggyback >= 0 && steps_.IsShort(program_->steps[peer.piggyback])) {
+      const int piece = program_->steps[peer.piggyback].piece;
+      const size_t piggyback = static_cast<size_t>(data_.BytesOf(piece));
+      if (piggyback > 0) std::memcpy(packed + bytes, data_.At(piece), piggyback);
+      bytes += piggyback;
     }
     const int rank = peers_.WorldRank(peer.rank);
     absl::Status status = workshop_.transport->SendShort(rank, {identity_.id, 0}, {packed, bytes});
@@ -69,37 +70,38 @@ void OpenOperation::SendGreetings() {
   }
 }
 
-// After the copy in: at first tell the peers, then run, or wait for all greetings.
+// After the copy in: at first tell the peers, then run, or wait for all envelopes.
 void OpenOperation::Open() {
   if (!data_.first_window()) return StartWindow();
-  SendGreetings();
-  gathers_riders_ = program_->one_round && !rounded_.active() && program_->ranks <= kMostRiders &&
-                    data_.BytesOf(0) <= static_cast<int64_t>(kRiderBytes);
+  SendEnvelopes();
+  gathers_piggybacks_ = program_->one_round && !rounded_.active() &&
+                        program_->ranks <= kMostRiders &&
+                        data_.BytesOf(0) <= static_cast<int64_t>(kPiggybackBytes);
   const bool to_know_who_stages = program_->windowed && data_.large();
-  if (!gathers_riders_ && !(to_know_who_stages && peers_.missing() > 0)) return StartWindow();
+  if (!gathers_piggybacks_ && !(to_know_who_stages && peers_.missing() > 0)) return StartWindow();
   phase_ = Phase::kGather;
 }
 
 void OpenOperation::EndGather() {
-  if (gathers_riders_ && SumRiders()) {
+  if (gathers_piggybacks_ && SumPiggybacks()) {
     phase_ = Phase::kClosing;
   } else {
     StartWindow();
   }
 }
 
-// Adds up in the order of the ranks what the greetings brought, as the program would. False where a
+// Adds up in the order of the ranks what the envelopes brought, as the program would. False where a
 // peer's data comes by itself or is not what it should be: the steps deal with that.
-bool OpenOperation::SumRiders() {
+bool OpenOperation::SumPiggybacks() {
   const void* sources[kMostRiders];
   void* own = data_.At(0);
   const size_t bytes = static_cast<size_t>(data_.BytesOf(0));
   for (int rank = 0; rank < program_->ranks; ++rank) {
     sources[rank] = own;
     if (rank == program_->rank) continue;
-    const std::vector<std::byte>& rider = peers_.Member(rank).rider;
-    if (rider.size() != bytes) return false;
-    sources[rank] = rider.data();
+    const std::vector<std::byte>& piggyback = peers_.Member(rank).piggyback;
+    if (piggyback.size() != bytes) return false;
+    sources[rank] = piggyback.data();
   }
   const bool mean = descriptor_.reduction == Reduction::kMean;
   ReduceToAll(descriptor_.reduction, descriptor_.dtype, sources, program_->ranks, &own, 1,
@@ -142,19 +144,19 @@ bool OpenOperation::has_light() const {
       return steps_.has_light() || steps_.done();
     case Phase::kGather:
     case Phase::kClosing:
-      return all_greeted();
+      return has_all_envelopes();
     default:
       return false;
   }
 }
 
 void OpenOperation::RunLight() {
-  if (phase_ == Phase::kGather && all_greeted() && error_.ok()) EndGather();
+  if (phase_ == Phase::kGather && has_all_envelopes() && error_.ok()) EndGather();
   if (phase_ == Phase::kSteps) {
     while (steps_.has_light() && error_.ok()) steps_.RunNextLight();
     if (steps_.done()) EndWindow();
   }
-  if (phase_ == Phase::kClosing && all_greeted() && error_.ok()) phase_ = Phase::kDone;
+  if (phase_ == Phase::kClosing && has_all_envelopes() && error_.ok()) phase_ = Phase::kDone;
 }
 
 bool OpenOperation::has_heavy() const {
@@ -255,22 +257,23 @@ void OpenOperation::MakeRunnable() {
   list.insert(std::upper_bound(list.begin(), list.end(), this, before), this);
 }
 
-absl::Status OpenOperation::AddGreeting(int peer, const Greeting& greeting, net::ConstBytes rider) {
+absl::Status OpenOperation::AddEnvelope(int peer, const Envelope& envelope,
+                                        net::ConstBytes piggyback) {
   OperationPeers::Peer& state = peers_[peer];
-  if (state.greeted) {
+  if (state.has_envelope) {
     return InvalidArgument(
         "{}: rank {} starts it twice; every key and step can be used once, by each rank", Name(),
         peer);
   }
-  state.greeted = true;
-  state.greeting = greeting;
-  if (greeting.signals) AddSignal(peer);
-  if (started()) TUTTI_RETURN_IF_ERROR(Compare(peer, greeting));
-  steps_.Greeted(peer, rider);
+  state.has_envelope = true;
+  state.envelope = envelope;
+  if (envelope.signals) AddSignal(peer);
+  if (started()) TUTTI_RETURN_IF_ERROR(Compare(peer, envelope));
+  steps_.EnvelopeArrived(peer, piggyback);
   if (!started()) return absl::OkStatus();
   if (peers_.missing() > 0) {
-    peers_.CountGreeting();
-    if (all_greeted()) MakeRunnable();
+    peers_.CountEnvelope();
+    if (has_all_envelopes()) MakeRunnable();
   }
   return absl::OkStatus();
 }
@@ -280,11 +283,11 @@ void OpenOperation::AddSignal(int peer) {
   if (phase_ == Phase::kSteps) steps_.Signalled(peer);
 }
 
-absl::Status OpenOperation::Compare(int peer, const Greeting& greeting) {
-  if (greeting.descriptor == descriptor_) return absl::OkStatus();
+absl::Status OpenOperation::Compare(int peer, const Envelope& envelope) {
+  if (envelope.descriptor == descriptor_) return absl::OkStatus();
   return InvalidArgument(
       "{}: {}; all ranks must call it alike", Name(),
-      Difference(workshop_.transport->rank(), descriptor_, peer, greeting.descriptor));
+      Difference(workshop_.transport->rank(), descriptor_, peer, envelope.descriptor));
 }
 
 void OpenOperation::StepFailed(int world_rank, absl::Status status) {
@@ -298,10 +301,10 @@ bool OpenOperation::Needs(int peer) const {
   if (!started()) return false;
   const auto place =
       std::find_if(program_->peers.begin(), program_->peers.end(),
-                   [&](const Program::Peer& p) { return peers_.WorldRank(p.rank) == peer; });
+                   [&](const RankProgram::Peer& p) { return peers_.WorldRank(p.rank) == peer; });
   if (place == program_->peers.end()) return false;
-  if (!peers_[peer].greeted) return true;
-  if (phase_ == Phase::kGather && gathers_riders_) return false;
+  if (!peers_[peer].has_envelope) return true;
+  if (phase_ == Phase::kGather && gathers_piggybacks_) return false;
   if (phase_ < Phase::kSteps || !data_.last_window()) return true;
   return phase_ == Phase::kSteps && steps_.AwaitsOf(place->rank) > peers_[peer].signals;
 }
@@ -321,7 +324,7 @@ void OpenOperation::Reset() {
   program_ = nullptr;
   phase_ = Phase::kUnstarted;
   runnable_ = false;
-  gathers_riders_ = false;
+  gathers_piggybacks_ = false;
   if (!error_.ok()) error_ = absl::OkStatus();
   error_peer_ = -1;
   error_told_ = false;

@@ -11,10 +11,10 @@
 #include "absl/status/status.h"
 #include "tutti/collective/engine/handle.h"
 #include "tutti/collective/operation/call.h"
-#include "tutti/collective/operation/greeting.h"
+#include "tutti/collective/operation/envelope.h"
 #include "tutti/collective/operation/operation_data.h"
 #include "tutti/collective/operation/operation_peers.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 #include "tutti/collective/operation/rounded_pieces.h"
 #include "tutti/collective/operation/scratch_pool.h"
 #include "tutti/collective/operation/step_runner.h"
@@ -32,20 +32,20 @@ struct Workshop {
   std::vector<OpenOperation*>* runnable = nullptr;
 };
 
-// An operation from its first greeting or call to its end. Takes it from phase to phase; its data,
+// An operation from its first envelope or call to its end. Takes it from phase to phase; its data,
 // what peers say and the steps are parts of their own. Slots are kept and used again, with the
 // memory they have grown.
 //
 // The life of one:
 //
-//   unstarted   peers have greeted; the caller has not come yet
+//   unstarted   envelopes of peers are here; the caller has not come yet
 //   copy in     ordinary memory that peers will read is copied to where they can reach it
-//   gather      wait for all greetings: of large data of which some is staged, to know who stages;
-//               of data that goes with the greetings, since they bring all there is to add up
-//   steps       the program runs; not where the greetings have brought everything
+//   gather      wait for all envelopes: of large data of which some is staged, to know who stages;
+//               of data that goes with the envelopes, since they bring all there is to add up
+//   steps       the program runs; not where the envelopes have brought everything
 //   copy out    what peers wrote into staged memory goes to the caller's
 //   finish      a mean that could not be made on the way; rounding of what travelled rounded
-//   closing     wait for greetings that are missing: an operation ends OK only when every rank that
+//   closing     wait for envelopes that are missing: an operation ends OK only when every rank that
 //               it had to do with has called it alike
 //   done
 //
@@ -73,18 +73,18 @@ class OpenOperation final : private StepRunner::Owner {
   const Identity& identity() const { return identity_; }
   std::string Name() const;  // all-reduce "grads/b3", step 7
 
-  // Starts it. `program` outlives the operation. Greetings that came before are compared: an error
+  // Starts it. `program` outlives the operation. Envelopes that came before are compared: an error
   // says how they differ.
-  absl::Status Begin(const Call& call, const Descriptor& descriptor, const Program& program,
+  absl::Status Begin(const Call& call, const Descriptor& descriptor, const RankProgram& program,
                      std::shared_ptr<Handle::Impl> handle);
   bool started() const { return phase_ != Phase::kUnstarted; }
   bool done() const { return phase_ == Phase::kDone; }
-  bool all_greeted() const { return peers_.missing() == 0; }
+  bool has_all_envelopes() const { return peers_.missing() == 0; }
   const std::shared_ptr<Handle::Impl>& handle() const { return handle_; }
 
-  // Short messages of peers, by world rank. An error says that the ranks disagree. `rider`: the
+  // Short messages of peers, by world rank. An error says that the ranks disagree. `piggyback`: the
   // first message of the peer, or nothing, if that comes by itself.
-  absl::Status AddGreeting(int peer, const Greeting& greeting, net::ConstBytes rider);
+  absl::Status AddEnvelope(int peer, const Envelope& envelope, net::ConstBytes piggyback);
   void AddSignal(int peer);
 
   // Does all light work there is.
@@ -104,7 +104,7 @@ class OpenOperation final : private StepRunner::Owner {
 
   // The world ranks that it waits for, as far as can be seen here.
   std::vector<int> WaitsFor() const;
-  // Whether it waits for a greeting or signals of this world rank that have not come. (Messages
+  // Whether it waits for an envelope or signals of this world rank that have not come. (Messages
   // that cannot come end with an error by themselves.)
   bool Needs(int peer) const;
 
@@ -130,25 +130,25 @@ class OpenOperation final : private StepRunner::Owner {
   void StepsCanGoOn() override { MakeRunnable(); }
   void StepFailed(int world_rank, absl::Status status) override;
 
-  void SendGreetings();
+  void SendEnvelopes();
   void Open();
   void EndGather();
-  bool SumRiders();
+  bool SumPiggybacks();
   void StartWindow();
   void EndWindow();
   int64_t RunCopies(bool in, int64_t budget);
   int64_t RunFinish(int64_t budget);
   Range FinalRange() const;
   bool ScalesAtEnd() const;
-  absl::Status Compare(int peer, const Greeting& greeting);
+  absl::Status Compare(int peer, const Envelope& envelope);
   void MakeRunnable();
 
   const Workshop workshop_;
   Identity identity_;
   Phase phase_ = Phase::kUnstarted;
   bool runnable_ = false;
-  bool gathers_riders_ = false;  // all that is to be added up comes with the greetings
-  const Program* program_ = nullptr;
+  bool gathers_piggybacks_ = false;  // all that is to be added up comes with the envelopes
+  const RankProgram* program_ = nullptr;
   std::shared_ptr<Handle::Impl> handle_;
   Descriptor descriptor_;
   absl::Status error_;

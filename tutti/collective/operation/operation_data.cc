@@ -22,7 +22,7 @@ bool CutsEvenly(Operation operation) {
 
 }  // namespace
 
-absl::Status OperationData::Begin(const Call& call, const Program& program) {
+absl::Status OperationData::Begin(const Call& call, const RankProgram& program) {
   program_ = &program;
   data_ = static_cast<std::byte*>(call.data);
   input_ = static_cast<const std::byte*>(call.input);
@@ -68,15 +68,15 @@ void OperationData::CutIntoWindows() {
 }
 
 void OperationData::SetWindow(int64_t begin) {
-  const Program& program = *program_;
+  const RankProgram& program = *program_;
   window_begin_ = begin;
   const int64_t count = std::min(window_, total_ - begin);
   if (!counts_.empty()) {
     layout_.SetVarying(counts_, program.segments, element_bytes_);
   } else if (CutsEvenly(program.operation)) {
-    layout_ = Layout::Even(count, program.chunks, program.segments, element_bytes_);
+    layout_ = PieceLayout::Even(count, program.chunks, program.segments, element_bytes_);
   } else {
-    layout_ = Layout::Equal(count_, program.chunks, program.segments, element_bytes_);
+    layout_ = PieceLayout::Equal(count_, program.chunks, program.segments, element_bytes_);
   }
   scratch_offsets_.clear();
   scratch_bytes_ = 0;

@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "tutti/collective/operation/call.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 #include "tutti/collective/operation/scratch_pool.h"
-#include "tutti/collective/schedule/layout.h"
+#include "tutti/collective/schedule/piece_layout.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::collective {
@@ -29,7 +29,7 @@ class OperationData {
       : transport_(transport), pool_(pool) {}
 
   // Begins with the first window. `program` outlives the operation, `call.counts` need not.
-  absl::Status Begin(const Call& call, const Program& program);
+  absl::Status Begin(const Call& call, const RankProgram& program);
   // Gives the staging memory back.
   void End() { pool_->Return(std::move(staging_)); }
 
@@ -73,14 +73,14 @@ class OperationData {
 
   net::Transport* const transport_;
   ScratchPool* const pool_;
-  const Program* program_ = nullptr;
+  const RankProgram* program_ = nullptr;
   std::byte* data_ = nullptr;
   const std::byte* input_ = nullptr;
   int64_t element_bytes_ = 1;
   int64_t count_ = 0;  // of the call
   int64_t total_ = 0;
   std::vector<int64_t> counts_;  // per rank, where they differ
-  Layout layout_;                // of the window
+  PieceLayout layout_;           // of the window
   bool staged_ = false;
   Scratch staging_;
   net::MemoryKey key_;

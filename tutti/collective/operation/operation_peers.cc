@@ -6,12 +6,12 @@
 
 namespace tutti::collective {
 
-void OperationPeers::Begin(const Program& program, std::span<const int> members) {
+void OperationPeers::Begin(const RankProgram& program, std::span<const int> members) {
   program_ = &program;
   members_ = members;
   missing_ = program.peers.size();
-  for (const Program::Peer& peer : program.peers) {
-    if (Member(peer.rank).greeted) --missing_;
+  for (const RankProgram::Peer& peer : program.peers) {
+    if (Member(peer.rank).has_envelope) --missing_;
   }
 }
 
@@ -19,19 +19,19 @@ void OperationPeers::End() {
   program_ = nullptr;
   missing_ = 0;
   for (Peer& peer : peers_) {
-    peer.greeted = false;
+    peer.has_envelope = false;
     peer.signals = 0;
     peer.memory = nullptr;
-    peer.rider.clear();
+    peer.piggyback.clear();
     peer.receive.reset();
   }
 }
 
 std::vector<int> OperationPeers::Missing() const {
   std::vector<int> ranks;
-  for (const Program::Peer& peer : program_->peers) {
+  for (const RankProgram::Peer& peer : program_->peers) {
     const int rank = WorldRank(peer.rank);
-    if (!peers_[rank].greeted) ranks.push_back(rank);
+    if (!peers_[rank].has_envelope) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -39,7 +39,7 @@ std::vector<int> OperationPeers::Missing() const {
 bool OperationPeers::SomeStage() const {
   return std::any_of(program_->peers.begin(), program_->peers.end(), [this](const auto& peer) {
     const Peer& state = peers_[WorldRank(peer.rank)];
-    return state.greeted && state.greeting.ordinary;
+    return state.has_envelope && state.envelope.ordinary;
   });
 }
 
@@ -48,8 +48,8 @@ absl::StatusOr<std::byte*> OperationPeers::Memory(int rank, const OperationData&
   Peer& peer = peers_[world_rank];
   if (peer.memory == nullptr) {
     const int64_t reach =
-        peer.greeting.ordinary ? std::min(data.window(), data.total()) : data.total();
-    auto memory = transport_->Map(world_rank, peer.greeting.memory,
+        peer.envelope.ordinary ? std::min(data.window(), data.total()) : data.total();
+    auto memory = transport_->Map(world_rank, peer.envelope.memory,
                                   static_cast<size_t>(reach * data.element_bytes()));
     if (!memory.ok()) {
       return WithPrefix(memory.status(),
@@ -57,7 +57,7 @@ absl::StatusOr<std::byte*> OperationPeers::Memory(int rank, const OperationData&
     }
     peer.memory = *memory;
   }
-  return peer.memory + (peer.greeting.ordinary ? 0 : data.window_begin() * data.element_bytes());
+  return peer.memory + (peer.envelope.ordinary ? 0 : data.window_begin() * data.element_bytes());
 }
 
 }  // namespace tutti::collective

@@ -8,31 +8,31 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tutti/collective/operation/greeting.h"
+#include "tutti/collective/operation/envelope.h"
 #include "tutti/collective/operation/operation_data.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::collective {
 
-// What the other ranks have said of an operation: who has greeted and with what, signals that were
-// not awaited yet, and where each one's data can be reached. Greetings may come before the call.
-// Used again for other operations. Not thread-safe.
+// What has arrived from the other ranks for one operation: envelopes, signals that were not awaited
+// yet, and where each rank's data can be reached. Envelopes may arrive before the local call.
+// Reused for later operations. Not thread-safe.
 class OperationPeers {
  public:
   struct Peer {
-    bool greeted = false;
+    bool has_envelope = false;
     uint32_t signals = 0;
     std::byte* memory = nullptr;  // mapped at the first use
-    Greeting greeting;
-    std::vector<std::byte> rider;     // that came before it was asked for
-    std::optional<uint32_t> receive;  // the step that waits for the greeting and its rider
+    Envelope envelope;
+    std::vector<std::byte> piggyback;  // that came before it was asked for
+    std::optional<uint32_t> receive;   // the step that waits for the envelope and its piggyback
   };
 
   OperationPeers(net::Transport* transport, int world) : transport_(transport), peers_(world) {}
 
   // The call has come. `members`: the world ranks of the group.
-  void Begin(const Program& program, std::span<const int> members);
+  void Begin(const RankProgram& program, std::span<const int> members);
   void End();
 
   Peer& operator[](int world_rank) { return peers_[world_rank]; }
@@ -41,9 +41,9 @@ class OperationPeers {
   int WorldRank(int rank) const { return members_[rank]; }
   Peer& Member(int rank) { return peers_[members_[rank]]; }
 
-  // Greetings of the program's peers that have not come.
+  // Envelopes of the program's peers that have not come.
   size_t missing() const { return missing_; }
-  void CountGreeting() { missing_ -= missing_ > 0 ? 1 : 0; }
+  void CountEnvelope() { missing_ -= missing_ > 0 ? 1 : 0; }
   std::vector<int> Missing() const;  // their world ranks
   // Some peer has its data in ordinary memory.
   bool SomeStage() const;
@@ -55,7 +55,7 @@ class OperationPeers {
  private:
   net::Transport* const transport_;
   std::vector<Peer> peers_;  // by world rank
-  const Program* program_ = nullptr;
+  const RankProgram* program_ = nullptr;
   std::span<const int> members_;
   size_t missing_ = 0;
 };

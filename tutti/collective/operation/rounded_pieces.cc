@@ -6,7 +6,7 @@
 
 namespace tutti::collective {
 
-void RoundedPieces::StartWindow(const OperationData& data, const Program& program) {
+void RoundedPieces::StartWindow(const OperationData& data, const RankProgram& program) {
   packed_.resize(static_cast<size_t>(data.elements()));
   valid_.assign(program.uses.size(), 0);
 }
@@ -20,7 +20,7 @@ const std::byte* RoundedPieces::Packed(const OperationData& data, int piece) {
   return reinterpret_cast<const std::byte*>(packed);
 }
 
-void RoundedPieces::RoundOwn(const OperationData& data, const Program& program) {
+void RoundedPieces::RoundOwn(const OperationData& data, const RankProgram& program) {
   for (const int32_t piece : program.rounds_own) {
     const std::byte* const packed = Packed(data, piece);
     Unpack(wire_, packed, reinterpret_cast<float*>(data.At(piece)), data.CountOf(piece));

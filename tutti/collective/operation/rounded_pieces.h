@@ -6,7 +6,7 @@
 
 #include "tutti/collective/communicator.h"
 #include "tutti/collective/operation/operation_data.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 
 namespace tutti::collective {
 
@@ -20,12 +20,12 @@ class RoundedPieces {
   Wire wire() const { return wire_; }
 
   // Another window begins: nothing is packed.
-  void StartWindow(const OperationData& data, const Program& program);
+  void StartWindow(const OperationData& data, const RankProgram& program);
   // What travels of a piece.
   const std::byte* Packed(const OperationData& data, int piece);
   void Changed(int piece) { valid_[piece] = 0; }
   // Who adds up what it also sends adds up what the others get.
-  void RoundOwn(const OperationData& data, const Program& program);
+  void RoundOwn(const OperationData& data, const RankProgram& program);
   // Rounds `count` values as if they had travelled.
   void Round(float* values, int64_t count) const;
 

@@ -38,7 +38,7 @@ void StepRunner::StepRequest::Take(size_t offset, net::ConstBytes piece) {
   runner->Taken(step, offset, piece);
 }
 
-void StepRunner::Begin(const Program& program, const Descriptor& descriptor, uint64_t id,
+void StepRunner::Begin(const RankProgram& program, const Descriptor& descriptor, uint64_t id,
                        double scale) {
   program_ = &program;
   reduction_ = descriptor.reduction;
@@ -48,7 +48,7 @@ void StepRunner::Begin(const Program& program, const Descriptor& descriptor, uin
 }
 
 void StepRunner::StartWindow() {
-  const Program& program = *program_;
+  const RankProgram& program = *program_;
   steps_done_ = 0;
   awaiting_.reset();
   heavy_done_ = 0;
@@ -108,7 +108,7 @@ void StepRunner::RunStep(uint32_t index) {
 void StepRunner::RunSend(uint32_t index) {
   const ProgramStep& step = program_->steps[index];
   const int64_t count = data_.CountOf(step.piece);
-  if (count == 0 || (step.rides && IsShort(step))) return Complete(index);
+  if (count == 0 || (step.piggybacked && IsShort(step))) return Complete(index);
   net::ConstBytes bytes(data_.At(step.piece), static_cast<size_t>(count * data_.element_bytes()));
   if (rounded_.active()) {
     bytes = {rounded_.Packed(data_, step.piece), static_cast<size_t>(count) * 2};
@@ -117,7 +117,7 @@ void StepRunner::RunSend(uint32_t index) {
   transport_->Send(peers_.WorldRank(step.peer), {id_, step.message}, bytes, &requests_[index]);
 }
 
-// The first signal to a peer may have gone with the greeting.
+// The first signal to a peer may have gone with the envelope.
 void StepRunner::RunSignal(uint32_t index) {
   const ProgramStep& step = program_->steps[index];
   if (!(step.opening && data_.first_window())) {
@@ -128,45 +128,45 @@ void StepRunner::RunSignal(uint32_t index) {
   Complete(index);
 }
 
-// What may ride with the greeting is not asked for before that has come.
+// What may be piggybacked on the envelope is not asked for before that has come.
 void StepRunner::RunReceive(uint32_t index) {
   const ProgramStep& step = program_->steps[index];
   if (data_.CountOf(step.piece) == 0) return Complete(index);
   if (step.message > 0 || !IsShort(step)) return PostReceive(index);
   OperationPeers::Peer& peer = peers_.Member(step.peer);
-  if (!peer.greeted) {
+  if (!peer.has_envelope) {
     peer.receive = index;
-  } else if (peer.rider.empty()) {
+  } else if (peer.piggyback.empty()) {
     PostReceive(index);
   } else {
-    TakeRider(index, peer.rider);
+    TakePiggyback(index, peer.piggyback);
   }
 }
 
-void StepRunner::Greeted(int world_rank, net::ConstBytes rider) {
+void StepRunner::EnvelopeArrived(int world_rank, net::ConstBytes piggyback) {
   OperationPeers::Peer& peer = peers_[world_rank];
   if (!peer.receive) {
-    peer.rider.assign(rider.begin(), rider.end());
-  } else if (rider.empty()) {
+    peer.piggyback.assign(piggyback.begin(), piggyback.end());
+  } else if (piggyback.empty()) {
     PostReceive(*peer.receive);
   } else {
-    TakeRider(*peer.receive, rider);
+    TakePiggyback(*peer.receive, piggyback);
   }
 }
 
-void StepRunner::TakeRider(uint32_t index, net::ConstBytes rider) {
+void StepRunner::TakePiggyback(uint32_t index, net::ConstBytes piggyback) {
   const ProgramStep& step = program_->steps[index];
   const size_t expected = static_cast<size_t>(data_.BytesOf(step.piece));
-  if (rider.size() != expected) {
+  if (piggyback.size() != expected) {
     const int peer = peers_.WorldRank(step.peer);
     return owner_.StepFailed(
-        peer, InvalidArgument("rank {} sent {} bytes with its greeting; expected {}", peer,
-                              rider.size(), expected));
+        peer, InvalidArgument("rank {} sent {} bytes with its envelope; expected {}", peer,
+                              piggyback.size(), expected));
   }
   if (step.kind == StepKind::kReceiveReduce) {
-    Taken(index, 0, rider);
+    Taken(index, 0, piggyback);
   } else {
-    std::memcpy(data_.At(step.piece), rider.data(), rider.size());
+    std::memcpy(data_.At(step.piece), piggyback.data(), piggyback.size());
   }
   Complete(index);
 }

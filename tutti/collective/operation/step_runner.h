@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "tutti/collective/operation/greeting.h"
+#include "tutti/collective/operation/envelope.h"
 #include "tutti/collective/operation/operation_data.h"
 #include "tutti/collective/operation/operation_peers.h"
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 #include "tutti/collective/operation/rounded_pieces.h"
 #include "tutti/net/transport.h"
 
@@ -38,7 +38,7 @@ class StepRunner {
   StepRunner& operator=(const StepRunner&) = delete;
 
   // `scale` is applied where sums are made at one go. `program` outlives the operation.
-  void Begin(const Program& program, const Descriptor& descriptor, uint64_t id, double scale);
+  void Begin(const RankProgram& program, const Descriptor& descriptor, uint64_t id, double scale);
   // Starts the steps on the window that `data` has come to.
   void StartWindow();
   void End() { program_ = nullptr; }
@@ -52,11 +52,11 @@ class StepRunner {
 
   // A signal of this rank has come, and is counted: a step that awaits it goes on.
   void Signalled(int world_rank);
-  // The rank has greeted, with its first message (`rider`) or without.
-  void Greeted(int world_rank, net::ConstBytes rider);
-  // A message short enough goes with the greeting. Rounded data does not: it is packed later.
+  // The envelope of the rank has arrived, with its first message (`piggyback`) or without.
+  void EnvelopeArrived(int world_rank, net::ConstBytes piggyback);
+  // A message short enough goes with the envelope. Rounded data does not: it is packed later.
   bool IsShort(const ProgramStep& step) const {
-    return !rounded_.active() && data_.BytesOf(step.piece) <= static_cast<int64_t>(kRiderBytes);
+    return !rounded_.active() && data_.BytesOf(step.piece) <= static_cast<int64_t>(kPiggybackBytes);
   }
 
   // The world ranks whose signals or messages are missing.
@@ -81,7 +81,7 @@ class StepRunner {
   void RunSignal(uint32_t index);
   void RunReceive(uint32_t index);
   void PostReceive(uint32_t index);
-  void TakeRider(uint32_t index, net::ConstBytes rider);
+  void TakePiggyback(uint32_t index, net::ConstBytes piggyback);
   void Taken(uint32_t index, size_t offset, net::ConstBytes piece);
   void RunAwait(uint32_t index);
   bool RunSlice(const ProgramStep& step, int64_t begin, int64_t count);
@@ -93,7 +93,7 @@ class StepRunner {
   OperationPeers& peers_;
   RoundedPieces& rounded_;
 
-  const Program* program_ = nullptr;
+  const RankProgram* program_ = nullptr;
   Reduction reduction_ = Reduction::kSum;
   DType dtype_ = DType::kInvalid;
   uint64_t id_ = 0;

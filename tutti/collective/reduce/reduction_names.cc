@@ -25,9 +25,9 @@ std::string_view NameOf(Wire wire) {
     case Wire::kAsIs:
       return "as-is";
     case Wire::kBFloat16:
-      return "bf16";
+      return "bfloat16";
     case Wire::kFloat16:
-      return "fp16";
+      return "float16";
   }
   return "unknown wire type";
 }
@@ -43,10 +43,9 @@ absl::StatusOr<Wire> WireFromName(std::string_view name) {
   for (int i = 1; i <= static_cast<int>(Wire::kFloat16); ++i) {
     if (NameOf(static_cast<Wire>(i)) == name) return static_cast<Wire>(i);
   }
-  // The names of the types themselves are understood too.
-  if (name == "bfloat16") return Wire::kBFloat16;
-  if (name == "float16") return Wire::kFloat16;
-  return NotFound("no wire type is called \"{}\"; there are as-is, bf16 and fp16", name);
+  if (name == "bf16") return Wire::kBFloat16;
+  if (name == "fp16") return Wire::kFloat16;
+  return NotFound("no wire type is called \"{}\"; there are as-is, bfloat16 and float16", name);
 }
 
 }  // namespace tutti::collective

@@ -10,7 +10,7 @@
 
 namespace tutti::collective {
 
-// What a schedule may have; more is refused wherever one comes from outside.
+// Limits of a schedule. A schedule from outside that exceeds them is refused.
 inline constexpr int kMaxRanks = 4096;
 inline constexpr int kMaxPieces = 1 << 24;
 

@@ -1,4 +1,4 @@
-// Who waits for whom.
+// The dependencies between the steps of a schedule.
 //
 // MustWait compares two steps; comparing all pairs of a list would be quadratic. Here every list is
 // walked once. Per piece the walk remembers the last step that wrote it and those that have read it

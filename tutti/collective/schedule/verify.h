@@ -31,10 +31,9 @@ struct Work {
 //   complete       at the end every rank holds what the operation promises,
 //   exactly once   with every contribution in it once,
 //   no deadlock    every step runs,
-//   no race        no two steps that may overlap touch one piece if one of them writes, also where
-//   a
-//                  step loads from or stores into a peer's memory, and nothing is touched before
-//                  its rank has signalled that it started.
+//   no race        of two steps that may overlap, neither writes a piece that the other touches,
+//                  in a peer's memory either; nothing of a rank is touched before it has signalled
+//                  that it started.
 // The error is a FAILED_PRECONDITION that names rank, step (number and text), piece, what it holds
 // and what it should hold.
 absl::Status Verify(const Schedule& schedule);

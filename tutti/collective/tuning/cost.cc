@@ -1,4 +1,4 @@
-// How long would it take?
+// The cost model: predicts how long a schedule takes.
 //
 // A schedule is replayed in virtual time, event by event. The rules are few:
 //
@@ -70,7 +70,7 @@ constexpr int32_t kCore = 1000;  // a hop behind all those of a route
 
 }  // namespace
 
-struct Replay::Program {
+struct Replay::Compiled {
   StepGraph graph;
   std::vector<int32_t> passes;  // by node: over memory, in pieces
   LinkCosts costs;
@@ -85,7 +85,7 @@ absl::StatusOr<Replay> Replay::Make(const Schedule& schedule, const LinkCosts& c
                            costs.ranks);
   }
   TUTTI_ASSIGN_OR_RETURN(StepGraph graph, StepGraph::Make(schedule));
-  auto program = std::make_shared<Program>(Program{.graph = std::move(graph), .costs = costs});
+  auto program = std::make_shared<Compiled>(Compiled{.graph = std::move(graph), .costs = costs});
   for (const std::vector<Step>& steps : schedule.steps) {
     for (const Step& step : steps) program->passes.push_back(PassesOf(schedule, step));
   }
@@ -97,10 +97,10 @@ absl::StatusOr<Replay> Replay::Make(const Schedule& schedule, const LinkCosts& c
   return Replay(std::move(program));
 }
 
-// One run. `Program` stays as it is.
+// One run. `Compiled` stays as it is.
 class Replay::Run {
  public:
-  Run(const Program& program, double bytes)
+  Run(const Compiled& program, double bytes)
       : program_(program),
         costs_(program.costs),
         piece_bytes_(bytes / program.pieces),
@@ -264,7 +264,7 @@ class Replay::Run {
     return rack_base + 2 * racks;
   }
 
-  const Program& program_;
+  const Compiled& program_;
   const LinkCosts& costs_;
   const double piece_bytes_;
   const StepGraph& graph_;

@@ -40,11 +40,11 @@ class Replay {
   int64_t Rounds() const;
 
  private:
-  struct Program;
+  struct Compiled;
   class Run;
-  explicit Replay(std::shared_ptr<const Program> program) : program_(std::move(program)) {}
+  explicit Replay(std::shared_ptr<const Compiled> program) : program_(std::move(program)) {}
 
-  std::shared_ptr<const Program> program_;
+  std::shared_ptr<const Compiled> program_;
 };
 
 // The same for one size.

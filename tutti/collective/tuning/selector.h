@@ -9,7 +9,7 @@
 
 #include "absl/status/status.h"
 #include "tutti/collective/communicator.h"
-#include "tutti/collective/operation/greeting.h"
+#include "tutti/collective/operation/envelope.h"
 #include "tutti/collective/schedule/schedule.h"
 
 namespace tutti::collective {
@@ -37,7 +37,7 @@ class Selector {
   virtual Choice Choose(Operation operation, int64_t bytes) const = 0;
   // What it would take; nothing where there are no figures. From any thread.
   virtual std::optional<Forecast> Predict(Operation operation, int64_t bytes) const = 0;
-  // For people: what is chosen, and why.
+  // Text for users: what is chosen, and why.
   virtual std::string Explain(Operation operation, int64_t bytes) const = 0;
 };
 

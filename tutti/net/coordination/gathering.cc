@@ -38,7 +38,8 @@ absl::StatusOr<std::map<std::string, std::string>> Await(Membership& membership,
     }
     if (late.empty()) return true;
     TUTTI_ASSIGN_OR_RETURN(const auto failure, membership.FirstFailure());
-    if (failure) return Unavailable("{}: {} failed: {}", what, failure->task, failure->why);
+    if (failure)
+      return Unavailable("{}: {} failed: {}", what, failure->task, MessageOf(failure->why));
     TUTTI_ASSIGN_OR_RETURN(const std::vector<Member> members, membership.Members());
     for (const auto& [task, why] : membership.Missing(members)) {
       // One that has not come to the job yet may come.

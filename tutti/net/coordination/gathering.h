@@ -15,7 +15,7 @@
 //   DEADLINE_EXCEEDED  who is alive and late
 //   ABORTED            this task has lost its place
 //
-// A task that was started anew takes no part in a round that its predecessor has been in:
+// A restarted task cannot take part in a round that its previous process has entered:
 // FAILED_PRECONDITION.
 namespace tutti::net {
 

@@ -1,63 +1,47 @@
 // The keys of a job, behind its root:
 //
 //   lease                        the job's lease, which all members keep alive
-//   cluster                      the fingerprint of whoever came first
+//   cluster                      the fingerprint of whoever came first, when nobody was there
 //   members/job:worker/task:1    "INCARNATION PLACE", under the member's own lease
+//   question/job:worker/task:1   does the member live? asked by another process of the same task
 //   left/job:worker/task:1       "INCARNATION", of one that left in good order
-//   failed/job:worker/task:1     why
+//   failed/job:worker/task:1     "CODE WHY"
+//   stop/job:ps/task:1           "SIGNAL", of a member that asks all to end the job in good order
 //   gather/...                   see gathering.cc
 //
-// All but members go with the job's lease: some time after the last member nothing is left. A key
-// that stands for a member goes with the member's lease, so that a task that dies or is stopped
-// loses its place without anybody's doing; the version of the key is the revision at which the task
-// came. A task that was stopped for longer finds its lease over when it goes on. Between these two
-// moments it may believe that it has its place: therefore its writes are guarded by the version of
-// its member key, and receivers of anything else compare revisions (CheckFence).
+// All but members, questions and stops go with the job's lease: some time after the last member
+// nothing is left. A key that stands for a member goes with the member's lease, so that a task that
+// dies or is stopped loses its place without anybody's doing; the version of the key is the
+// revision at which the task came. A task that was stopped for longer finds its lease over when it
+// goes on. Between these two moments it may believe that it has its place: therefore its writes are
+// guarded by the version of its member key, and receivers of anything else compare revisions
+// (CheckFence), or are told who is gone (membership_watch.cc) and refuse it.
+//
+// A process that finds its place taken cannot know whether the other one lives, or has died and its
+// lease is not over yet. It asks, by a key that the other one watches; one that lives answers
+// within a round trip, and is the reason for the refusal.
 #include "tutti/net/coordination/membership.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <utility>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
+#include "tutti/net/coordination/membership_keys.h"
 #include "tutti/net/wire.h"
 
 namespace tutti::net {
 namespace {
 
-constexpr const char* kLease = "lease";
-constexpr const char* kCluster = "cluster";
-constexpr std::string_view kMembers = "members";
-constexpr std::string_view kLeft = "left";
-constexpr std::string_view kFailed = "failed";
 constexpr double kShortestJobLease = 30;  // seconds
 constexpr int64_t kLook = 50'000'000;     // between looks for a place that becomes free
 // A place that the lease should have freed may be so a little late.
 constexpr double kLeaseSlack = 3;
 constexpr int kTries = 20;
-
-std::string NameOf(std::string_view kind, std::string_view task) {
-  return fmt::format("{}{}", kind, task);
-}
-
-struct Holder {
-  uint64_t incarnation = 0;
-  std::string place;
-};
-
-Holder ParseHolder(std::string_view value) {
-  Holder holder;
-  const auto [end, error] =
-      std::from_chars(value.data(), value.data() + value.size(), holder.incarnation);
-  if (error != std::errc()) return {0, Printable(value)};
-  const size_t used = size_t(end - value.data());
-  holder.place = Printable(value.substr(std::min(value.size(), used + 1)));
-  return holder;
-}
 
 // The first line in which the two texts differ.
 std::string FirstDifference(std::string_view own, std::string_view other) {
@@ -84,36 +68,48 @@ absl::StatusOr<std::unique_ptr<Membership>> Membership::Join(MembershipOptions o
     TUTTI_RETURN_IF_ERROR(made->TakeJobLease());
     TUTTI_RETURN_IF_ERROR(made->CompareFingerprint());
     TUTTI_RETURN_IF_ERROR(made->TakePlace());
-    return made->StartWatching();
+    // Another task, with another cluster, may have come while this one had no place yet.
+    TUTTI_RETURN_IF_ERROR(made->CompareFingerprint());
+    TUTTI_RETURN_IF_ERROR(made->StartWatching());
+    TUTTI_ASSIGN_OR_RETURN(made->thread_,
+                           StartThread("the thread that keeps a task's place in its job",
+                                       [membership = made.get()] { membership->KeepAlive(); }));
+    return absl::OkStatus();
   }();
   if (!joined.ok()) {
     if (made->lease_ != 0) (void)made->options_.store->Revoke(made->lease_);
-    made->failed_ = true;  // it leaves nothing behind
+    made->lost_ = joined;  // it leaves nothing behind
     return WithPrefix(joined, fmt::format("{} cannot join the job: ", made->options_.task));
   }
-  made->thread_ = std::thread([membership = made.get()] { membership->KeepAlive(); });
   return made;
 }
 
-Membership::~Membership() {
-  bool leave = false;
+Membership::~Membership() { Leave(); }
+
+void Membership::Leave() {
+  bool failed = false;
   {
     const std::lock_guard lock(mutex_);
-    stopping_ = true;
-    leave = !failed_ && lost_.ok();
+    if (std::exchange(stopping_, true)) return;
+    failed = failed_;
     changed_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
   watch_.reset();
-  if (leave && revision_ != 0) {
-    (void)Put(NameOf(kLeft, options_.task), fmt::format("{}", options_.incarnation));
+  {
+    const std::lock_guard lock(mutex_);
+    if (!lost_.ok()) return;
   }
-  if (lost_.ok() && lease_ != 0 && revision_ != 0) (void)options_.store->Revoke(lease_);
+  if (!failed) (void)Put(NameOf(kLeft, options_.task), fmt::format("{}", options_.incarnation));
+  (void)options_.store->Revoke(lease_);
+  const std::lock_guard lock(mutex_);
+  lost_ = Cancelled("{} has left the job", options_.task);
+  changed_.notify_all();
 }
 
-void Membership::Abandon() {
+void Membership::Abandon(const absl::Status& why) {
   const std::lock_guard lock(mutex_);
-  if (lost_.ok()) lost_ = Unavailable("the coordinator is gone");
+  if (lost_.ok()) lost_ = why;
   changed_.notify_all();
 }
 
@@ -143,12 +139,20 @@ absl::Status Membership::TakeJobLease() {
 absl::Status Membership::CompareFingerprint() {
   std::string own;
   for (const std::string& line : options_.fingerprint) own += line + "\n";
-  const auto put =
-      options_.store->Put(KeyOf(kCluster), own, {.lease = job_lease_, .if_version = 0});
-  if (put.ok() || !absl::IsFailedPrecondition(put.status())) return put.status();
-  TUTTI_ASSIGN_OR_RETURN(const auto found, options_.store->Get(KeyOf(kCluster)));
-  const std::string difference = found ? FirstDifference(own, found->value) : "";
-  if (difference.empty()) return absl::OkStatus();
+  int64_t version = 0;
+  std::string difference;
+  for (int i = 0; i < kTries; ++i) {
+    const auto put =
+        options_.store->Put(KeyOf(kCluster), own, {.lease = job_lease_, .if_version = version});
+    if (put.ok() || !absl::IsFailedPrecondition(put.status())) return put.status();
+    TUTTI_ASSIGN_OR_RETURN(const auto found, options_.store->Get(KeyOf(kCluster)));
+    difference = found ? FirstDifference(own, found->value) : "";
+    if (difference.empty()) return absl::OkStatus();
+    // Of an earlier life of the job, whose tasks were elsewhere, only this key is left.
+    TUTTI_ASSIGN_OR_RETURN(const Store::Range members, List(std::string(kMembers)));
+    if (!members.entries.empty()) break;
+    version = found->version;
+  }
   return FailedPrecondition(
       "its members have another cluster: {}; all tasks must be given the same one, and jobs that "
       "share a store need names of their own",
@@ -158,6 +162,7 @@ absl::Status Membership::CompareFingerprint() {
 absl::Status Membership::TakePlace() {
   const std::string key = KeyOf(NameOf(kMembers, options_.task));
   const int64_t deadline = NowNanos() + int64_t((options_.lease_seconds + kLeaseSlack) * 1e9);
+  int64_t asked = 0;
   while (true) {
     // The place may be waited for: the own lease lasts meanwhile, or is taken anew.
     if (lease_ == 0 || absl::IsNotFound(options_.store->KeepAlive(lease_))) {
@@ -172,9 +177,10 @@ absl::Status Membership::TakePlace() {
     }
     if (absl::IsNotFound(put.status())) continue;
     if (!absl::IsFailedPrecondition(put.status())) return put.status();
-    TUTTI_ASSIGN_OR_RETURN(const auto found, options_.store->Get(key));
     if (options_.stopped != nullptr && options_.stopped()) return Cancelled("it was stopped");
-    if (found && NowNanos() >= deadline) {
+    TUTTI_ASSIGN_OR_RETURN(const bool lives, HolderLives(&asked));
+    TUTTI_ASSIGN_OR_RETURN(const auto found, options_.store->Get(key));
+    if (found && (lives || NowNanos() >= deadline)) {
       const Holder holder = ParseHolder(found->value);
       return AlreadyExists("{} is taken by another process, {} (incarnation {})", options_.task,
                            holder.place, holder.incarnation);
@@ -183,92 +189,96 @@ absl::Status Membership::TakePlace() {
   }
   // What an earlier incarnation said of itself.
   for (const std::string_view kind : {kLeft, kFailed}) Delete(NameOf(kind, options_.task));
+  if (asked != 0) Delete(NameOf(kQuestion, options_.task));
   return absl::OkStatus();
 }
 
-absl::Status Membership::StartWatching() {
-  TUTTI_ASSIGN_OR_RETURN(const Store::Range range, List(""));
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<Member> members, MembersOf(range));
-  {
-    const std::lock_guard lock(mutex_);
-    for (const Member& member : members) known_[member.task] = {member.place};
-    ++changes_;
-    watch_ended_ = false;
-    changed_.notify_all();
+// Asks whoever has the place, the first time, and looks for the answer. `asked` is the revision of
+// the question.
+absl::StatusOr<bool> Membership::HolderLives(int64_t* asked) {
+  const std::string key = KeyOf(NameOf(kQuestion, options_.task));
+  if (*asked == 0) {
+    TUTTI_ASSIGN_OR_RETURN(
+        *asked,
+        options_.store->Put(key, fmt::format("{} asks", options_.incarnation), {.lease = lease_}));
+    return false;
   }
-  TUTTI_ASSIGN_OR_RETURN(watch_,
-                         options_.store->StartWatch(
-                             options_.root, range.revision + 1,
-                             [this](std::span<const StoreEvent> events) { OnEvents(events); },
-                             [this](const absl::Status&) {
-                               // The thread that keeps the lease alive starts another.
-                               const std::lock_guard lock(mutex_);
-                               watch_ended_ = true;
-                               changed_.notify_all();
-                             }));
-  return absl::OkStatus();
+  TUTTI_ASSIGN_OR_RETURN(const auto found, options_.store->Get(key));
+  return found && found->version > *asked && found->value == kAnswered;
 }
 
 // Staying ----------------------------------------------------------------------------------------
 
-void Membership::OnEvents(std::span<const StoreEvent> events) {
-  std::vector<std::pair<std::string, bool>> gone;
-  {
-    const std::lock_guard lock(mutex_);
-    for (const StoreEvent& event : events) {
-      std::string_view name = std::string_view(event.entry.key).substr(options_.root.size());
-      const bool put = event.kind == StoreEvent::Kind::kPut;
-      if (name.starts_with(kMembers)) {
-        name.remove_prefix(kMembers.size());
-        Known& known = known_[std::string(name)];
-        if (put) {
-          known = {ParseHolder(event.entry.value).place};
-        } else if (known.gone.empty()) {
-          known.gone = fmt::format("is lost: it was at {}", known.place);
-          gone.emplace_back(name, false);
-        }
-      } else if (put && name.starts_with(kLeft)) {
-        name.remove_prefix(kLeft.size());
-        known_[std::string(name)].gone = "left in good order";
-        gone.emplace_back(name, true);
-      } else if (put && name.starts_with(kFailed)) {
-        name.remove_prefix(kFailed.size());
-        known_[std::string(name)].gone = "failed: " + Printable(event.entry.value, 1024);
-        gone.emplace_back(name, false);
-      }
-    }
-    ++changes_;
-    changed_.notify_all();
-  }
-  if (options_.gone == nullptr) return;
-  for (const auto& [task, in_good_order] : gone) {
-    if (task != options_.task) options_.gone(task, in_good_order);
-  }
-}
-
 void Membership::KeepAlive() {
   const auto pause = std::chrono::duration<double>(options_.lease_seconds / 4);
   std::unique_lock lock(mutex_);
-  while (!stopping_) {
-    changed_.wait_for(lock, pause, [this] { return stopping_ || watch_ended_ || !lost_.ok(); });
+  while (true) {
+    changed_.wait_for(lock, pause, [this] {
+      return stopping_ || watch_ended_ || !lost_.ok() || asked_ || unseated_ || !suspects_.empty();
+    });
     if (stopping_ || !lost_.ok()) return;
     const bool watch_again = std::exchange(watch_ended_, false);
+    const bool asked = std::exchange(asked_, false);
+    const std::vector<Suspect> suspects = std::exchange(suspects_, {});
     lock.unlock();
-    absl::Status kept = options_.store->KeepAlive(lease_);
-    if (kept.ok()) kept = options_.store->KeepAlive(job_lease_);
+    absl::Status kept = CheckPlace();
+    if (kept.ok() && asked) AnswerQuestion();
+    for (const Suspect& suspect : suspects) EndLease(suspect);
     if (kept.ok() && watch_again) {
       watch_.reset();
       kept = StartWatching();
     }
-    if (absl::IsNotFound(kept)) {
-      kept = Aborted(
-          "{} (incarnation {}) has lost its place: it gave no sign of life for {} s, because it "
-          "was stopped or cut off; what it does from here on is refused",
-          options_.task, options_.incarnation, options_.lease_seconds);
-    }
     if (!kept.ok()) Lose(kept);
     lock.lock();
   }
+}
+
+absl::Status Membership::CheckPlace() {
+  absl::Status kept = options_.store->KeepAlive(lease_);
+  if (kept.ok()) kept = options_.store->KeepAlive(job_lease_);
+  bool unseated = false;
+  {
+    const std::lock_guard lock(mutex_);
+    unseated = unseated_;
+  }
+  if (!absl::IsNotFound(kept) && !(kept.ok() && unseated)) return kept;
+  std::string_view how =
+      "it gave no sign of life for {} s, or tasks that it was connected to have lost it, because "
+      "it "
+      "was stopped or cut off";
+  const auto job = options_.store->Get(KeyOf(kLease));
+  if (kept.ok()) {
+    how = "its key is gone from the store, which was emptied or put back to an older state";
+  } else if (job.ok() && !job->has_value()) {
+    how =
+        "it gave no sign of life for {} s, and neither did anybody else, or the store was emptied";
+  }
+  return Aborted("{} (incarnation {}) has lost its place: {}; what it does from here on is refused",
+                 options_.task, options_.incarnation,
+                 fmt::format(fmt::runtime(how), options_.lease_seconds));
+}
+
+void Membership::AnswerQuestion() {
+  const std::string member = KeyOf(NameOf(kMembers, options_.task));
+  (void)options_.store->Put(KeyOf(NameOf(kQuestion, options_.task)), std::string(kAnswered),
+                            {.lease = lease_, .guard = {{member, revision_}}});
+}
+
+void Membership::ReportLost(const std::string& task, uint64_t incarnation) {
+  const std::lock_guard lock(mutex_);
+  suspects_.push_back({task, incarnation});
+  changed_.notify_all();
+}
+
+// A lease belongs to one incarnation, so that nobody else can be hit.
+void Membership::EndLease(const Suspect& suspect) {
+  const auto found = options_.store->Get(KeyOf(NameOf(kMembers, suspect.task)));
+  if (!found.ok() || !*found || ParseHolder((*found)->value).incarnation != suspect.incarnation) {
+    return;
+  }
+  // One that was stopped finds all its connections broken, and itself the cause.
+  if (!CheckFence(options_.task, revision_).ok()) return;
+  (void)options_.store->Revoke((*found)->lease);
 }
 
 void Membership::Lose(const absl::Status& why) {
@@ -281,81 +291,9 @@ void Membership::Lose(const absl::Status& why) {
   if (options_.lost != nullptr) options_.lost(why);
 }
 
-// Looking ----------------------------------------------------------------------------------------
-
-absl::StatusOr<std::vector<Member>> Membership::MembersOf(const Store::Range& range) const {
-  std::vector<Member> members;
-  for (const StoreEntry& entry : range.entries) {
-    std::string_view name = entry.key;
-    if (!name.starts_with(kMembers)) continue;
-    name.remove_prefix(kMembers.size());
-    Holder holder = ParseHolder(entry.value);
-    members.push_back(
-        {std::string(name), holder.incarnation, std::move(holder.place), entry.version});
-  }
-  return members;
-}
-
-absl::StatusOr<std::vector<Member>> Membership::Members() const {
-  TUTTI_ASSIGN_OR_RETURN(const Store::Range range, List(std::string(kMembers)));
-  return MembersOf(range);
-}
-
-absl::Status Membership::CheckFence(const std::string& task, int64_t revision) const {
-  TUTTI_ASSIGN_OR_RETURN(const auto found, options_.store->Get(KeyOf(NameOf(kMembers, task))));
-  if (found && found->version == revision) return absl::OkStatus();
-  if (!found) return FailedPrecondition("{} has no place in the job any more", task);
-  return FailedPrecondition("{} came anew at revision {}; what came at {} is fenced off", task,
-                            found->version, revision);
-}
-
-std::map<std::string, std::string> Membership::Missing(const std::vector<Member>& members) const {
-  std::map<std::string, std::string> missing;
+absl::Status Membership::Standing() const {
   const std::lock_guard lock(mutex_);
-  for (const std::string& task : options_.tasks) {
-    const auto is_it = [&](const Member& member) { return member.task == task; };
-    if (std::any_of(members.begin(), members.end(), is_it)) continue;
-    const auto known = known_.find(task);
-    missing[task] = known == known_.end()        ? "has not come"
-                    : known->second.gone.empty() ? "is lost: it was at " + known->second.place
-                                                 : known->second.gone;
-  }
-  return missing;
-}
-
-absl::StatusOr<bool> Membership::AwaitChange(int64_t deadline,
-                                             const std::function<absl::StatusOr<bool>()>& look) {
-  while (true) {
-    uint64_t seen = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      if (!lost_.ok()) return lost_;
-      seen = changes_;
-    }
-    TUTTI_ASSIGN_OR_RETURN(const bool done, look());
-    if (done) return true;
-    std::unique_lock lock(mutex_);
-    const int64_t now = NowNanos();
-    if (now >= deadline) return false;
-    changed_.wait_for(lock, std::chrono::nanoseconds(deadline - now),
-                      [&] { return changes_ != seen || !lost_.ok(); });
-  }
-}
-
-absl::Status Membership::AwaitAll(double seconds) {
-  std::map<std::string, std::string> missing;
-  TUTTI_ASSIGN_OR_RETURN(
-      const bool all,
-      AwaitChange(NowNanos() + int64_t(seconds * 1e9), [&]() -> absl::StatusOr<bool> {
-        TUTTI_ASSIGN_OR_RETURN(const auto members, Members());
-        missing = Missing(members);
-        return missing.empty();
-      }));
-  if (all) return absl::OkStatus();
-  std::string list;
-  for (const auto& [task, why] : missing) list += fmt::format("; {} {}", task, why);
-  return DeadlineExceeded("{} of {} tasks are missing after {} s{}", missing.size(),
-                          options_.tasks.size(), seconds, list);
+  return lost_;
 }
 
 // Writing ----------------------------------------------------------------------------------------
@@ -378,21 +316,19 @@ absl::StatusOr<Store::Range> Membership::List(const std::string& prefix) const {
   return range;
 }
 
-void Membership::Fail(const std::string& why) {
+void Membership::Fail(const absl::Status& why) {
   {
     const std::lock_guard lock(mutex_);
     failed_ = true;
+    if (!failure_) failure_ = {options_.task, why};
   }
-  (void)Put(NameOf(kFailed, options_.task), why);
+  (void)Put(NameOf(kFailed, options_.task), fmt::format("{} {}", why.raw_code(), MessageOf(why)));
 }
 
-absl::StatusOr<std::optional<Membership::Failure>> Membership::FirstFailure() const {
-  TUTTI_ASSIGN_OR_RETURN(const Store::Range range, List(std::string(kFailed)));
-  const auto first = std::min_element(
-      range.entries.begin(), range.entries.end(),
-      [](const StoreEntry& a, const StoreEntry& b) { return a.created < b.created; });
-  if (first == range.entries.end()) return std::nullopt;
-  return Failure{first->key.substr(kFailed.size()), Printable(first->value, 1024)};
+void Membership::AskToStop(int signal) {
+  const std::string member = KeyOf(NameOf(kMembers, options_.task));
+  (void)options_.store->Put(KeyOf(NameOf(kStop, options_.task)), fmt::format("{}", signal),
+                            {.lease = lease_, .guard = {{member, revision_}}});
 }
 
 uint64_t Membership::NextRound(const std::string& name) {

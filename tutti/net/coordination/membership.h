@@ -25,6 +25,15 @@ struct Member {
   int64_t revision = 0;  // at which it came: the fencing token of what it does
 };
 
+// How a member went.
+struct Departure {
+  enum class How : uint8_t { kLeft, kFailed, kLost };  // in good order, as it said, without a word
+  std::string task;
+  uint64_t incarnation = 0;
+  How how = How::kLost;
+  absl::Status why;  // "is lost: it was at host h1, pid 7", or what it said of its failure
+};
+
 struct MembershipOptions {
   std::shared_ptr<Store> store;
   std::string root = "tutti/";  // begins all keys of the job
@@ -45,25 +54,28 @@ struct MembershipOptions {
   // sign of life for too long, and what it did since may be refused. UNAVAILABLE: the store is out
   // of reach.
   std::function<void(const absl::Status& why)> lost = nullptr;
-  // Another task left in good order, or is lost.
-  std::function<void(const std::string& task, bool in_good_order)> gone = nullptr;
+  // Another process is gone: once for each incarnation that was there.
+  std::function<void(const Departure&)> gone = nullptr;
 };
 
-// The members of a job, over a Store alone: who is there, by (task, incarnation) under a lease, who
-// is missing and why, and who failed first. The revision at which a task came is its fencing token:
-// the next incarnation has a greater one, and what a task writes through Put is refused once its
-// place is gone. Has a thread that keeps the lease alive. Thread-safe.
+// The members of a job, built on a Store alone: which tasks are present, by (task, incarnation)
+// under a lease; which are missing and why; and which failed first. The revision at which a task
+// joined is its fencing token: the next incarnation has a greater one, and what a task writes
+// through Put is refused once its membership has ended. Has a thread that keeps the lease alive.
+// Thread-safe.
 //
 //   auto membership = *Membership::Join({.store = store, .task = "/job:ps/task:0", ...});
 //   status = membership->AwaitAll(60);     // everybody is there, or who is missing and why
 class Membership {
  public:
-  // Takes the place of the task. A place that another incarnation has is waited for as long as that
-  // one's lease can last: ALREADY_EXISTS, naming it, where it is still there then.
-  // FAILED_PRECONDITION where the fingerprint differs.
+  // Joins the job as `options.task`. A member that is another process of the task is asked whether
+  // it lives: ALREADY_EXISTS, naming it, as soon as it answers. If it does not answer, waits for as
+  // long as its lease can last. FAILED_PRECONDITION if the fingerprint differs from that of the
+  // members; a job without members accepts any.
   static absl::StatusOr<std::unique_ptr<Membership>> Join(MembershipOptions options);
-  // Leaves in good order, unless it failed or was lost.
-  ~Membership();
+  ~Membership();  // leaves
+  // Leaves in good order, unless it failed or was lost. Calls after that fail with CANCELLED.
+  void Leave();
 
   const std::string& task() const { return options_.task; }
   const std::vector<std::string>& tasks() const { return options_.tasks; }
@@ -73,20 +85,49 @@ class Membership {
   // OK if that revision is the task's; FAILED_PRECONDITION where it is of an older incarnation.
   absl::Status CheckFence(const std::string& task, int64_t revision) const;
 
+  // What the store has told of a task so far, without asking it.
+  struct View {
+    uint64_t incarnation = 0;  // 0: it has not come
+    int64_t revision = 0;      // of that incarnation
+    absl::Status gone;         // "failed: no memory"; OK: it is there
+  };
+  View ViewOf(const std::string& task) const;
+  // OK while this task is a member; else why it is none, as `lost` was told.
+  absl::Status Standing() const;
+  // The same, asking the store, and keeping the lease alive: ABORTED where the place is lost.
+  absl::Status CheckPlace();
+  // Reports that the connection to a task was lost: the store ends the lease of that incarnation at
+  // once, and all members are notified. Does nothing if the task has another incarnation by then,
+  // or this task is no longer a member. Does not wait.
+  void ReportLost(const std::string& task, uint64_t incarnation);
+
   // Waits until all tasks are there. DEADLINE_EXCEEDED lists who is missing, and why.
   absl::Status AwaitAll(double seconds);
   // "is lost: it was at host h1, pid 7", of tasks that are not there.
   std::map<std::string, std::string> Missing(const std::vector<Member>& members) const;
 
-  // Tells everybody that this task failed. The first to do so is the cause.
-  void Fail(const std::string& why);
+  // Reports the failure of this task to all members. The first reported failure is the cause.
+  void Fail(const absl::Status& why);
   struct Failure {
-    std::string task, why;
+    std::string task;
+    absl::Status why;
   };
   absl::StatusOr<std::optional<Failure>> FirstFailure() const;
+  // The first that was told since this task came, without asking the store.
+  std::optional<Failure> KnownFailure() const;
 
-  // The end of this object tells nobody: the store is gone.
-  void Abandon();
+  // Asks the members to end the job normally, because this process got a signal to end. Each member
+  // decides how to react. Does nothing if this task is no longer a member.
+  void AskToStop(int signal);
+  struct StopRequest {
+    std::string task;  // that asks
+    int signal = 0;
+  };
+  // The first that was made since this task came, without asking the store.
+  std::optional<StopRequest> KnownStopRequest() const;
+
+  // The store is gone: nothing is written any more, and all calls end with `why`.
+  void Abandon(const absl::Status& why);
 
   // For what is built on it (gathering.h) -----------------------------------------------------
 
@@ -103,8 +144,14 @@ class Membership {
 
  private:
   struct Known {
+    uint64_t incarnation = 0;
+    int64_t revision = 0;
     std::string place;
-    std::string gone = {};  // how; empty: it is there
+    absl::Status gone = {};  // how; OK: it is there
+  };
+  struct Suspect {
+    std::string task;
+    uint64_t incarnation = 0;
   };
 
   explicit Membership(MembershipOptions options);
@@ -112,9 +159,16 @@ class Membership {
   absl::Status TakeJobLease();
   absl::Status CompareFingerprint();
   absl::Status TakePlace();
+  absl::StatusOr<bool> HolderLives(int64_t* asked);
   absl::Status StartWatching();
+  std::vector<StoreEvent> Differences(const Store::Range& range) const;
   void OnEvents(std::span<const StoreEvent> events);
+  void OnMember(std::string_view task, const StoreEvent& event, std::vector<Departure>* gone);
+  void Depart(std::string_view task, Departure::How how, const absl::Status& why,
+              std::vector<Departure>* gone);
   void KeepAlive();
+  void AnswerQuestion();
+  void EndLease(const Suspect& suspect);
   void Lose(const absl::Status& why);
   absl::StatusOr<std::vector<Member>> MembersOf(const Store::Range& range) const;
 
@@ -126,6 +180,11 @@ class Membership {
   std::condition_variable changed_;
   uint64_t changes_ = 0;  // that the watch told
   bool stopping_ = false, failed_ = false, watch_ended_ = false;
+  bool asked_ = false;     // whether it lives
+  bool unseated_ = false;  // its key is gone, or of another process
+  std::vector<Suspect> suspects_;
+  std::optional<Failure> failure_;
+  std::optional<StopRequest> stop_request_;
   absl::Status lost_;
   std::map<std::string, Known> known_;  // tasks that were there once
   std::map<std::string, uint64_t> rounds_;

@@ -4,13 +4,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <future>
 #include <thread>
 
+#include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/net/coordination/gathering.h"
 #include "tutti/net/coordination/store/remote_store.h"
 #include "tutti/net/coordination/store/service.h"
+#include "tutti/testing/no_threads.h"
 
 namespace tutti::net {
 namespace {
@@ -26,7 +29,7 @@ constexpr double kCeiling = 60;  // seconds
 
 std::string TextOf(const absl::Status& status) { return std::string(MessageOf(status)); }
 
-class MembershipTest : public testing::Test {
+class MembershipTest : public ::testing::Test {
  protected:
   MembershipOptions OptionsOf(const std::string& task, uint64_t incarnation = 1) {
     const std::string caller = fmt::format("{}#{}", task, incarnation);
@@ -46,7 +49,7 @@ class MembershipTest : public testing::Test {
   // The process is gone.
   void Kill(std::unique_ptr<Membership>& membership, uint64_t incarnation = 1) {
     const std::string caller = fmt::format("{}#{}", membership->task(), incarnation);
-    membership->Abandon();
+    membership->Abandon(Unavailable("killed"));
     membership.reset();
     service_.CallerLost(caller);
   }
@@ -69,6 +72,19 @@ TEST_F(MembershipTest, AllComeAndAreKnown) {
   EXPECT_EQ(members[1].revision, worker0->revision());
 }
 
+TEST_F(MembershipTest, WithoutAThreadNobodyJoins) {
+  MembershipOptions options = OptionsOf(kPs);
+  {
+    const testing::NoThreads none;
+    EXPECT_THAT(
+        TextOf(Membership::Join(options).status()),
+        HasSubstr("/job:ps/task:0 cannot join the job: cannot start the thread that keeps a "
+                  "task's place in its job"));
+  }
+  // Its place is free again.
+  EXPECT_TRUE(Membership::Join(options).ok());
+}
+
 TEST_F(MembershipTest, WhoIsMissingAndWhy) {
   auto ps = Join(kPs);
   auto worker0 = Join(kWorker0);
@@ -80,7 +96,7 @@ TEST_F(MembershipTest, WhoIsMissingAndWhy) {
   worker0 = Join(kWorker0, 2);
   auto worker1 = Join(kWorker1);
   worker0.reset();
-  worker1->Fail("no memory");
+  worker1->Fail(DataLoss("no memory"));
   worker1.reset();
   const absl::Status late = ps->AwaitAll(0.5);
   EXPECT_THAT(TextOf(late), HasSubstr("/job:worker/task:0 left in good order"));
@@ -88,28 +104,122 @@ TEST_F(MembershipTest, WhoIsMissingAndWhy) {
 }
 
 TEST_F(MembershipTest, TellsWhoIsGone) {
-  std::promise<std::pair<std::string, bool>> first, second;
+  std::array<std::promise<Departure>, 3> told;
   MembershipOptions options = OptionsOf(kPs);
-  options.gone = [&, count = 0](const std::string& task, bool good) mutable {
-    (++count == 1 ? first : second).set_value({task, good});
+  options.gone = [&, count = size_t{0}](const Departure& departure) mutable {
+    told.at(count++).set_value(departure);
   };
   auto ps = ValueOrThrow(Membership::Join(std::move(options)));
-  auto worker0 = Join(kWorker0), worker1 = Join(kWorker1);
+  auto worker0 = Join(kWorker0), worker1 = Join(kWorker1, 7);
   worker0.reset();
-  EXPECT_THAT(first.get_future().get(), Pair(kWorker0, true));
-  Kill(worker1);
-  EXPECT_THAT(second.get_future().get(), Pair(kWorker1, false));
+  const Departure left = told[0].get_future().get();
+  EXPECT_EQ(left.task, kWorker0);
+  EXPECT_EQ(left.how, Departure::How::kLeft);
+  EXPECT_EQ(TextOf(ps->ViewOf(kWorker0).gone), "left in good order");
+  Kill(worker1, 7);
+  const Departure lost = told[1].get_future().get();
+  EXPECT_EQ(lost.task, kWorker1);
+  EXPECT_EQ(lost.incarnation, 7u);
+  EXPECT_EQ(lost.how, Departure::How::kLost);
+  EXPECT_FALSE(ps->KnownFailure().has_value());
+  worker0 = Join(kWorker0, 2);
+  worker0->Fail(DataLoss("no memory,\nand no disk"));
+  const Departure failed = told[2].get_future().get();
+  EXPECT_EQ(failed.incarnation, 2u);
+  EXPECT_EQ(failed.how, Departure::How::kFailed);
+  EXPECT_EQ(failed.why, DataLoss("no memory,\nand no disk"));
+  EXPECT_EQ(ps->KnownFailure()->why, failed.why);
+  EXPECT_EQ(ps->KnownFailure()->task, kWorker0);
 }
 
+// The failures of an earlier life of the job are not this one's.
+TEST_F(MembershipTest, OldFailuresAreNotTold) {
+  auto worker0 = Join(kWorker0);
+  worker0->Fail(DataLoss("no memory"));
+  auto ps = Join(kPs);
+  EXPECT_TRUE(ps->Put("something", "to be told").ok());
+  EXPECT_FALSE(ps->KnownFailure().has_value());
+  EXPECT_TRUE(ValueOrThrow(ps->FirstFailure()).has_value());
+}
+
+TEST_F(MembershipTest, AMemberAsksAllToStop) {
+  auto worker0 = Join(kWorker0);
+  auto ps = Join(kPs);
+  EXPECT_FALSE(worker0->KnownStopRequest().has_value());
+  // What is no signal is nobody's request.
+  const std::string key = fmt::format("tutti/stop{}", kWorker1);
+  for (const char* bad : {"", "0", "-15", "65", "15x", "99999999999999999999"}) {
+    EXPECT_TRUE(memory_.Put(key, bad).ok());
+  }
+  ps->AskToStop(15);
+  ps->AskToStop(2);
+  const auto known = [&] { return absl::StatusOr<bool>(worker0->KnownStopRequest().has_value()); };
+  EXPECT_TRUE(ValueOrThrow(worker0->AwaitChange(NowNanos() + int64_t(kCeiling * 1e9), known)));
+  EXPECT_EQ(worker0->KnownStopRequest()->task, kPs);
+  EXPECT_EQ(worker0->KnownStopRequest()->signal, 15);
+  // Who comes later was not asked, and the request goes with whoever made it.
+  auto worker1 = Join(kWorker1);
+  EXPECT_TRUE(worker1->Put("something", "to be told").ok());
+  EXPECT_FALSE(worker1->KnownStopRequest().has_value());
+  ps.reset();
+  EXPECT_EQ(ValueOrThrow(worker0->List(fmt::format("stop{}", kPs))).entries.size(), 0u);
+}
+
+// The first one answers, long before its lease would be over.
 TEST_F(MembershipTest, ASecondProcessOfATaskIsRefused) {
-  auto first = Join(kPs);
-  MembershipOptions options = OptionsOf(kPs, 2);
-  options.lease_seconds = 0.1;
-  const absl::Status refused = Membership::Join(std::move(options)).status();
+  MembershipOptions options = OptionsOf(kPs, 1);
+  options.lease_seconds = 600;
+  auto first = ValueOrThrow(Membership::Join(options));
+  options = OptionsOf(kPs, 2);
+  options.lease_seconds = 600;
+  const int64_t began = NowNanos();
+  const absl::Status refused = Membership::Join(options).status();
+  EXPECT_LT(double(NowNanos() - began) * 1e-9, kCeiling);
   EXPECT_EQ(refused.code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(TextOf(refused), HasSubstr("/job:ps/task:0 is taken by another process, pid 101 "
                                          "(incarnation 1)"));
   EXPECT_TRUE(first->CheckFence(kPs, first->revision()).ok());
+  // A third time: the answer to the second is not taken for one to the third.
+  service_.CallerLost("/job:ps/task:0#1");
+  first->Abandon(Unavailable("killed"));
+  auto third = Membership::Join(OptionsOf(kPs, 3));
+  EXPECT_TRUE(third.ok()) << third.status();
+}
+
+// Whoever was connected to it says so, and nobody waits for the end of the lease.
+TEST_F(MembershipTest, AMemberThatIsReportedLostIsLost) {
+  std::promise<Departure> told;
+  MembershipOptions options = OptionsOf(kPs);
+  options.gone = [&](const Departure& departure) { told.set_value(departure); };
+  auto ps = ValueOrThrow(Membership::Join(std::move(options)));
+  std::promise<absl::Status> lost;
+  options = OptionsOf(kWorker0, 2);
+  options.lease_seconds = 600;
+  options.lost = [&](const absl::Status& why) { lost.set_value(why); };
+  auto worker0 = ValueOrThrow(Membership::Join(std::move(options)));
+  ps->ReportLost(kWorker0, 1);  // another incarnation, which is gone already
+  ps->ReportLost(kWorker0, 2);
+  const Departure departure = told.get_future().get();
+  EXPECT_EQ(departure.task, kWorker0);
+  EXPECT_EQ(departure.incarnation, 2u);
+  EXPECT_THAT(TextOf(lost.get_future().get()), HasSubstr("has lost its place"));
+  EXPECT_EQ(worker0->Standing().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(worker0->Put("result", "stale").code(), absl::StatusCode::kAborted);
+}
+
+TEST_F(MembershipTest, AnEmptiedStoreIsTold) {
+  std::promise<absl::Status> lost;
+  MembershipOptions options = OptionsOf(kWorker0);
+  options.lease_seconds = 600;
+  options.lost = [&](const absl::Status& why) { lost.set_value(why); };
+  auto member = ValueOrThrow(Membership::Join(std::move(options)));
+  for (const StoreEntry& entry : ValueOrThrow(memory_.List("")).entries) {
+    (void)memory_.Delete(entry.key, std::nullopt);
+  }
+  const absl::Status why = lost.get_future().get();
+  EXPECT_EQ(why.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(TextOf(why), HasSubstr("has lost its place: its key is gone from the store, which "
+                                     "was emptied"));
 }
 
 TEST_F(MembershipTest, ADifferentClusterIsTold) {
@@ -120,6 +230,19 @@ TEST_F(MembershipTest, ADifferentClusterIsTold) {
   EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(TextOf(refused),
               HasSubstr("cluster.worker[0]=h7:1 here, cluster.worker[0]=h1:1 there"));
+}
+
+// The job starts again with a task elsewhere, before the keys of its earlier life are gone.
+TEST_F(MembershipTest, TheClusterIsThatOfTheMembersThereAre) {
+  auto ps = Join(kPs);
+  ps->Leave();
+  MembershipOptions options = OptionsOf(kWorker0, 2);
+  options.fingerprint[1] = "cluster.worker[0]=h7:1";
+  auto worker = Membership::Join(std::move(options));
+  ASSERT_TRUE(worker.ok()) << worker.status();
+  const absl::Status refused = Membership::Join(OptionsOf(kPs, 2)).status();
+  EXPECT_THAT(TextOf(refused),
+              HasSubstr("cluster.worker[0]=h1:1 here, cluster.worker[0]=h7:1 there"));
 }
 
 // A task that was stopped: its lease ends, another takes its place, and it can write nothing.
@@ -137,7 +260,7 @@ TEST_F(MembershipTest, AnOldIncarnationIsFenced) {
   const absl::Status fenced = fresh->CheckFence(kWorker0, old->revision());
   EXPECT_EQ(fenced.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(TextOf(fenced), HasSubstr("came anew at revision"));
-  old->Abandon();
+  old->Abandon(Unavailable("killed"));
 }
 
 TEST_F(MembershipTest, AMemberIsToldThatItsLeaseEnded) {
@@ -205,8 +328,8 @@ TEST_F(MembershipTest, AGatheringEndsWithTheTaskThatDied) {
 TEST_F(MembershipTest, TheFirstFailureIsTheCause) {
   auto ps = Join(kPs);
   auto worker0 = Join(kWorker0), worker1 = Join(kWorker1);
-  worker1->Fail("no memory");
-  worker0->Fail("a peer failed");
+  worker1->Fail(DataLoss("no memory"));
+  worker0->Fail(Aborted("a peer failed"));
   const auto failure = ValueOrThrow(ps->FirstFailure());
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->task, kWorker1);

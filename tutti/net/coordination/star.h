@@ -53,8 +53,7 @@ class Star {
   // Connects all ranks; returns when all are there. DEADLINE_EXCEEDED lists who is missing, and why
   // where that is known (refused, name not found, wrong job, wrong token, other version, other
   // fingerprint with its first difference). A second process with a rank that is taken is refused.
-  // Once cancelled it returns the cancellation's status within a tenth of a second.
-  // A cancelled one returns the cancellation's status.
+  // If cancelled, it returns the cancellation's status within 0.1 s.
   static absl::StatusOr<std::unique_ptr<Star>> Connect(const StarOptions& options);
   // Tells the others that this rank leaves on purpose. Not from within a failure callback.
   virtual ~Star() = default;

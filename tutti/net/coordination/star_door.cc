@@ -113,10 +113,10 @@ void StarDoor::OnEvents(Place arrival) {
   if (handshake.state() == Handshake::State::kFailed) {
     return Refuse(arrival, MessageOf(handshake.status()));
   }
-  Greet(arrival);
+  AfterHandshake(arrival);
 }
 
-void StarDoor::Greet(Place arrival) {
+void StarDoor::AfterHandshake(Place arrival) {
   loop_->Forget(arrival->watch);
   arrival->link = std::make_unique<ControlLink>(loop_, std::move(arrival->socket),
                                                 ControlReader(kMaxJoinBytes));

@@ -17,11 +17,10 @@
 
 namespace tutti::net {
 
-// Where ranks come in: rank 0's listening socket, and the connections that have not yet shown who
-// they are. Each has kArrivalNanos from its first moment to the message that joins the job;
-// whatever is late, broken or foreign is refused with one line of log, and costs nobody else
-// anything. At most kMaxArrivals wait at a time: one more, and the oldest goes. Lives on the loop's
-// thread, to the loop's end.
+// Rank 0's listening socket, and the connections that are not identified yet. Each connection has
+// kArrivalNanos until its kJoin message must have arrived. Late, malformed or foreign connections
+// are refused with one log line and do not affect others. At most kMaxArrivals wait at a time; the
+// next one closes the oldest. Used on the loop's thread, and lives until the loop ends.
 class StarDoor {
  public:
   static constexpr int64_t kArrivalNanos = 5'000'000'000;
@@ -34,7 +33,7 @@ class StarDoor {
     std::function<absl::Status(const Identity& peer, const std::string& host,
                                const ControlMessage& join, std::unique_ptr<ControlLink>* link)>
         join;
-    // Somebody who says that he is this rank (kNoRank: does not say) was refused.
+    // A connection that claimed this rank (kNoRank: claimed none) was refused.
     std::function<void(int rank, const std::string& why)> refused;
     // A connection could not be accepted: errno of a lack of descriptors or memory.
     std::function<void(int error)> exhausted;
@@ -62,7 +61,7 @@ class StarDoor {
   void Accept();
   void AcceptOne(Socket socket);
   void OnEvents(Place arrival);
-  void Greet(Place arrival);  // the handshake is done
+  void AfterHandshake(Place arrival);  // the handshake is done
   void Join(Place arrival, const ControlMessage& message);
   void Refuse(Place arrival, std::string_view why);
   void Sweep();

@@ -1,11 +1,11 @@
 // Rank 0's star.
 //
-// All state lives on the loop's thread. How the ranks come together is in star_hub_start.cc, their
-// calls are in star_hub_calls.cc; here rank 0 is the judge. A closed connection is a death, no
-// bytes for silence_seconds a silence. A rank that only lost a data link reports that, and rank 0
-// waits a moment for a better explanation before it takes the report for the cause: the process at
-// the other end of a broken link is usually dead, and its control connection says so. Whatever
-// comes first is sent to everybody and never changed; so all ranks give the same reason.
+// All state lives on the loop's thread. star_hub_start.cc admits the ranks, star_hub_calls.cc has
+// their calls; this file decides about failures. A closed connection means that the rank died, no
+// bytes for silence_seconds that it is silent. A rank that only lost a data link reports that, and
+// rank 0 waits a moment for a better explanation before it accepts the report as the cause: the
+// process at the other end of a broken link is usually dead, and its control connection shows it.
+// The first cause is sent to all ranks and never changed, so all ranks give the same reason.
 #include "tutti/net/coordination/star_hub.h"
 
 #include <fmt/core.h>

@@ -14,7 +14,7 @@
 
 namespace tutti::net {
 
-// Rank 0's star: it lets the ranks in, hears their signs of life, joins their calls, and decides
+// Rank 0's star: it admits the ranks, receives their heartbeats, combines their calls, and decides
 // what the first cause of a failure was.
 class StarHub : public StarMember {
  public:

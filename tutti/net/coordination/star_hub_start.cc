@@ -1,7 +1,7 @@
-// How the ranks come together, at rank 0. A rank comes in through the door (star_door.h), says its
-// process id and fingerprint, and waits; when the last has come, everybody is welcomed at once,
-// with the list of who runs where, and the start is over. If the time is over first, everybody who
-// is there gets the same list of who is missing and why.
+// The start of a job at rank 0. A rank connects through the door (star_door.h), sends its process
+// id and fingerprint, and waits. When the last rank has joined, all get the welcome message at
+// once, with the list of where each rank runs, and the start is over. If the timeout expires first,
+// all ranks that have joined get the same list of missing ranks and reasons.
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <unistd.h>

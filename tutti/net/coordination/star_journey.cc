@@ -2,9 +2,9 @@
 // what we are, and wait until everybody has come. Runs on the caller's thread, since there is
 // nothing else to do yet.
 //
-// Rank 0 may start later than the others, and its host may be slow to come up; so whatever time can
-// cure is tried again, with growing pauses, until the deadline. What it cannot cure (a wrong token,
-// another version, ...) ends the journey at once.
+// Rank 0 may start later than the others, and its host may be slow to come up. Errors that may pass
+// are retried, with growing pauses, until the deadline; others (a wrong token, another version,
+// ...) end the attempt at once.
 #include <fmt/core.h>
 #include <poll.h>
 #include <unistd.h>

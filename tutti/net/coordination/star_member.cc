@@ -111,7 +111,7 @@ void StarMember::Conclude(int rank, const absl::Status& status) {
 
 void StarMember::ReportLost(int rank, const absl::Status& status) {
   if (rank < 0 || rank >= size() || rank == this->rank()) {
-    Log(LogLevel::kError, "a lost link to rank {} was reported, which is no peer: {}", rank,
+    Log(LogLevel::kError, "a lost link was reported for rank {}, which is not a peer: {}", rank,
         MessageOf(status));
     return;
   }

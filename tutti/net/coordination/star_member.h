@@ -16,12 +16,13 @@
 
 namespace tutti::net {
 
-// How long a rank waits for rank 0's verdict on what it reported, before it trusts its own eyes.
+// How long a rank waits for rank 0's verdict on what it reported. After that it uses its own
+// finding as the verdict.
 inline constexpr int64_t kVerdictWaitNanos = 500'000'000;
 // How long rank 0 waits for a better explanation of a broken link than the link's own: that the
 // rank died, or left.
 inline constexpr int64_t kLostGraceNanos = 250'000'000;
-// How long a rank that leaves tries to get its last words out.
+// How long a rank that leaves tries to send its last messages.
 inline constexpr int64_t kFarewellNanos = 50'000'000;
 
 // What rank 0 (StarHub) and the others (StarSpoke) have in common: the caller's side of the star.
@@ -53,8 +54,8 @@ class StarMember : public Star {
   EventLoop& loop() { return *loop_; }
   const StarOptions& options() const { return options_; }
   int64_t silence_nanos() const { return silence_nanos_; }
-  // After so long without a byte: the verdict, which takes up to two ticks, comes within the time
-  // that was asked for.
+  // A rank without a byte for this long is silent. Shorter than silence_nanos() by two heartbeats,
+  // so that the verdict, which takes up to two ticks, comes in time.
   int64_t patience_nanos() const { return silence_nanos_ - 2 * heartbeat_nanos(); }
   int64_t heartbeat_nanos() const { return silence_nanos_ / 10; }
   bool concluded() const { return concluded_; }

@@ -1,5 +1,6 @@
-// The star of a rank other than 0. After the start it does little: it beats, it listens, and hands
-// what rank 0 says to whoever waits. It judges by itself only what rank 0 cannot: rank 0.
+// The star of a rank other than 0. After the start it sends heartbeats, and passes messages from
+// rank 0 to the calls that wait for them. The only failure that it decides by itself is the loss of
+// rank 0.
 //
 // All that has arrived is read before the end of the connection counts, so a verdict that rank 0
 // sent before it went is not lost.

@@ -13,6 +13,24 @@ constexpr size_t kHeadCrcAt = kHeadBytes - sizeof(uint32_t);
 constexpr size_t kMaxShortText = 4096;  // of every kind but kMessage
 constexpr uint64_t kMaxBytes = uint64_t{1} << 48;
 
+// Writes the head into the first bytes of a frame whose body is in place.
+void WriteHead(FrameKind kind, uint8_t flags, size_t text_bytes, size_t payloads, uint64_t number,
+               std::string* frame) {
+  const uint32_t body_crc = tcp::Crc32c(AsBytes(std::string_view(*frame).substr(kHeadBytes)));
+  std::string head;
+  head.reserve(kHeadBytes);
+  WireWriter writer(&head);
+  writer.U16(kMagic);
+  writer.U8(static_cast<uint8_t>(kind));
+  writer.U8(flags);
+  writer.U32(static_cast<uint32_t>(text_bytes));
+  writer.U32(static_cast<uint32_t>(payloads));
+  writer.U64(number);
+  writer.U32(body_crc);
+  writer.U32(tcp::Crc32c(AsBytes(head)));
+  frame->replace(0, kHeadBytes, head);
+}
+
 }  // namespace
 
 std::string EncodeFrame(FrameKind kind, uint64_t number, std::string_view text,
@@ -28,19 +46,12 @@ std::string EncodeFrame(FrameKind kind, uint64_t number, std::string_view text,
     body.U64(payload.offset);
     body.U32(payload.region);
   }
-  const uint32_t body_crc = tcp::Crc32c(AsBytes(std::string_view(frame).substr(kHeadBytes)));
-  std::string head;
-  WireWriter writer(&head);
-  writer.U16(kMagic);
-  writer.U8(static_cast<uint8_t>(kind));
-  writer.U8(flags);
-  writer.U32(static_cast<uint32_t>(text.size()));
-  writer.U32(static_cast<uint32_t>(payloads.size()));
-  writer.U64(number);
-  writer.U32(body_crc);
-  writer.U32(tcp::Crc32c(AsBytes(head)));
-  frame.replace(0, kHeadBytes, head);
+  WriteHead(kind, flags, text.size(), payloads.size(), number, &frame);
   return frame;
+}
+
+void SealFrame(FrameKind kind, uint64_t number, std::string* frame) {
+  WriteHead(kind, 0, frame->size() - kHeadBytes, 0, number, frame);
 }
 
 absl::StatusOr<FrameHead> ParseHead(std::span<const std::byte, kHeadBytes> bytes) {
@@ -67,7 +78,10 @@ absl::StatusOr<FrameHead> ParseHead(std::span<const std::byte, kHeadBytes> bytes
     return InvalidArgument("frame kind {}, expected 1 to {}", kind, static_cast<int>(kLastKind));
   }
   const bool message = head.kind == FrameKind::kMessage;
-  const size_t max_text = message ? kMaxTextBytes : kMaxShortText;
+  const bool messages = head.kind == FrameKind::kMessages;
+  const size_t max_text = messages  ? kMaxTextBytes + kJoinedBytes
+                          : message ? kMaxTextBytes
+                                    : kMaxShortText;
   const uint32_t max_payloads = message ? kMaxPayloads : 0;
   const uint8_t max_flags = message ? kPayloadCrc : 0;
   if (head.text_bytes > max_text || head.payloads > max_payloads || head.flags > max_flags) {
@@ -100,6 +114,18 @@ absl::Status ParseBody(const FrameHead& head, std::string_view bytes, FrameBody*
     body->payloads.push_back(payload);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string_view> NextMessage(std::string_view* text) {
+  WireReader reader(*text);
+  const uint32_t bytes = reader.U32();
+  const std::string_view message = reader.Raw(bytes);
+  if (!reader.ok() || bytes > kMaxTextBytes) {
+    return InvalidArgument("a message of {} bytes in a frame that has {} left", bytes,
+                           text->size());
+  }
+  text->remove_prefix(sizeof(uint32_t) + bytes);
+  return message;
 }
 
 std::string EncodeHello(const Hello& hello) {

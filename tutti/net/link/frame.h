@@ -25,7 +25,7 @@ inline constexpr size_t kMostRegions = 4096;  // of shared memory that one side 
 enum class FrameKind : uint8_t {
   kHello = 1,     // first from both sides; the text is a Hello
   kOpen = 2,      // from the side that connected: messages may follow
-  kMessage = 3,   // number: of the message; text: its header
+  kMessage = 3,   // with payloads. number: of the message; text: its header
   kTaken = 4,     // number: bytes of payloads that were taken so far
   kWaiting = 5,   // the window is full: tell of everything that is taken
   kReleased = 6,  // number: of a message whose payloads are no longer read in place
@@ -33,8 +33,12 @@ enum class FrameKind : uint8_t {
   kForgotten = 8,  // number: of a region that will not be used again
   kPing = 9,       // a sign of life
   kClose = 10,     // number: code of a status; text: its message
+  kMessages = 11,  // without payloads. number: of the first; text: per message a u32 length, header
 };
-inline constexpr FrameKind kLastKind = FrameKind::kClose;
+inline constexpr FrameKind kLastKind = FrameKind::kMessages;
+// A frame with several messages has at most about as many bytes; a longer one has a frame to
+// itself.
+inline constexpr size_t kJoinedBytes = size_t{32} << 10;
 
 inline constexpr uint8_t kPayloadCrc = 1;  // flag of kMessage: each payload has its CRC behind it
 
@@ -62,6 +66,9 @@ struct FrameHead {
 std::string EncodeFrame(FrameKind kind, uint64_t number, std::string_view text,
                         std::span<const PayloadPlace> payloads = {}, uint8_t flags = 0);
 
+// The same for a frame without payloads whose text is in place, behind kHeadBytes that are written.
+void SealFrame(FrameKind kind, uint64_t number, std::string* frame);
+
 // The head, if its checksum is right and its values are allowed. DATA_LOSS where the checksum is
 // wrong, else INVALID_ARGUMENT.
 absl::StatusOr<FrameHead> ParseHead(std::span<const std::byte, kHeadBytes> bytes);
@@ -72,6 +79,10 @@ struct FrameBody {
   std::vector<PayloadPlace> payloads;
 };
 absl::Status ParseBody(const FrameHead& head, std::string_view bytes, FrameBody* body);
+
+// The next of the messages in `text`, which is shortened by it. INVALID_ARGUMENT where it is cut
+// off. REQUIRES: the text is not empty.
+absl::StatusOr<std::string_view> NextMessage(std::string_view* text);
 
 // The text of a kHello.
 struct Hello {

@@ -172,6 +172,7 @@ absl::Status Inbox::OnBody(std::string_view body) {
   stage_ = Stage::kHead;
   filled_ = 0;
   if (head_.kind == FrameKind::kMessage) return BeginMessage(body);
+  if (head_.kind == FrameKind::kMessages) return OnMessages(body);
   TUTTI_RETURN_IF_ERROR(ParseBody(head_, body, &parsed_));
   if (head_.kind == FrameKind::kRegion) return OnRegion(parsed_.text);
   if (head_.kind == FrameKind::kForgotten) {
@@ -205,17 +206,34 @@ absl::Status Inbox::OnRegion(std::string_view text) {
 
 // Messages ---------------------------------------------------------------------------------------
 
-absl::Status Inbox::BeginMessage(std::string_view body) {
-  if (head_.number != last_number_ + 1) {
-    return InvalidArgument("message {} came after message {}", head_.number, last_number_);
+absl::Status Inbox::CheckNumber() const {
+  if (head_.number == last_number_ + 1) return absl::OkStatus();
+  return InvalidArgument("message {} came after message {}", head_.number, last_number_);
+}
+
+absl::Status Inbox::OnMessages(std::string_view body) {
+  TUTTI_RETURN_IF_ERROR(CheckNumber());
+  TUTTI_RETURN_IF_ERROR(ParseBody(head_, body, &parsed_));
+  if (parsed_.text.empty()) return InvalidArgument("a frame of messages without any");
+  bytes_ += kHeadBytes + body.size();
+  for (std::string_view rest = parsed_.text; !rest.empty();) {
+    TUTTI_ASSIGN_OR_RETURN(const std::string_view message, NextMessage(&rest));
+    ++last_number_;
+    ++messages_;
+    TUTTI_RETURN_IF_ERROR(reader_->OnMessage(message, {}));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Inbox::BeginMessage(std::string_view body) {
+  TUTTI_RETURN_IF_ERROR(CheckNumber());
+  if (head_.payloads == 0) return InvalidArgument("message {} has no payloads", head_.number);
   last_number_ = head_.number;
   TUTTI_RETURN_IF_ERROR(ParseBody(head_, body, &parsed_));
   bytes_ += kHeadBytes + body.size();
   index_ = 0;
   payloads_.clear();
   places_.assign(head_.payloads, {});
-  if (head_.payloads == 0) return EndMessage();
   const bool in_place = std::any_of(parsed_.payloads.begin(), parsed_.payloads.end(),
                                     [](const PayloadPlace& place) { return place.region != 0; });
   if (in_place) {

@@ -69,6 +69,8 @@ class Inbox {
   absl::Status OnHead();
   absl::Status OnBody(std::string_view body);
   absl::Status BeginMessage(std::string_view body);
+  absl::Status OnMessages(std::string_view body);
+  absl::Status CheckNumber() const;
   absl::Status ShowInPlace();
   absl::Status NextPayload();
   absl::Status EndPayload();

@@ -83,7 +83,26 @@ std::vector<std::string> SendSome(Outbox* outbox) {
     expected.push_back(i % 3 == 0 ? header : header + "|" + first + "|");
     if (i % 5 == 0) outbox->SendControl(FrameKind::kPing);
   }
+  // Messages without payloads share frames, of which one is full.
+  for (int i = 0; i < 1000; ++i) {
+    expected.push_back("bare " + std::to_string(i) +
+                       std::string(static_cast<size_t>(i % 100), 'x'));
+    outbox->Send(expected.back(), {});
+  }
   return expected;
+}
+
+// What cannot leave at once leaves together.
+TEST(Outbox, BareMessagesShareAFrame) {
+  Outbox outbox;
+  outbox.Open({.window = 1 << 20});
+  for (int i = 0; i < 100; ++i) outbox.Send("x", {});
+  const std::string bytes = Written(&outbox);
+  EXPECT_EQ(bytes.size(), kHeadBytes + 100 * 5);
+  EXPECT_EQ(outbox.bytes(), bytes.size());
+  EXPECT_EQ(outbox.messages(), 100u);
+  outbox.Send("y", {});  // the frame before it has left
+  EXPECT_EQ(Written(&outbox).size(), kHeadBytes + 5);
 }
 
 TEST(Inbox, ReadsWhatAnOutboxWritesInPiecesOfAnySize) {

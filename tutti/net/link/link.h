@@ -29,8 +29,10 @@ struct Payload {
   std::shared_ptr<const void> owner;
 };
 
-// One end of a link. Messages arrive whole, once, and in the order of Send; only that a message
-// without payloads passes those with payloads which wait for the window. Thread-safe.
+// One end of a link. Each message arrives complete, exactly once, and in the order of Send, with
+// one exception: a message whose bytes do not count in the window may overtake messages that wait
+// for the window. Messages without payloads are sent together if they come faster than they can be
+// written. Thread-safe.
 class Link {
  public:
   virtual ~Link() = default;
@@ -44,10 +46,14 @@ class Link {
   // bytes, which must not change before that. On a broken link the message is dropped; Broken has
   // told.
   virtual void Send(std::string header, std::vector<Payload> payloads) = 0;
+  // The same for a message that the receiver may keep for long: its header counts in the window
+  // like a payload, so it waits, too.
+  virtual void SendCounted(std::string header, std::vector<Payload> payloads) = 0;
 
-  // The receiver of a message has no more use for `bytes` of its payloads as a value that waits: it
-  // was taken by the node that wanted it, or dropped. What is sent and not taken is bounded by the
-  // link's window; past it the sender's messages with payloads wait in their queue.
+  // The receiver no longer keeps `bytes` of a message waiting (its payloads, and its header if that
+  // counts): the node that wanted the value took it, or it was dropped. This is the link's
+  // back-pressure: bytes that are sent and not taken are bounded by the window; once it is full,
+  // the sender's messages that count wait in their queue.
   virtual void Taken(uint64_t bytes) = 0;
 
   // Ends the link with `reason`, which the peer is told, after what was sent. Broken follows on

@@ -13,6 +13,7 @@
 #include "tutti/base/status.h"
 #include "tutti/net/link/frame.h"
 #include "tutti/net/link/link_test_task.h"
+#include "tutti/net/wire.h"
 
 // Peers that die, hang, or send what no peer should.
 namespace tutti::net {
@@ -103,6 +104,13 @@ TEST_P(LinkProcessTest, AStoppedPeerIsNoticed) {
 
 // A hand-made peer --------------------------------------------------------------------------------
 
+// A frame with one message without payloads, the first on its link.
+std::string Bare(const std::string& header) {
+  std::string text;
+  WireWriter(&text).U32(static_cast<uint32_t>(header.size()));
+  return EncodeFrame(FrameKind::kMessages, 1, text + header);
+}
+
 // Task B without links: a connection to A that has passed the handshake.
 class LinkBadFramesTest : public testing::Test {
  protected:
@@ -168,7 +176,7 @@ TEST_F(LinkBadFramesTest, Garbage) {
 
 TEST_F(LinkBadFramesTest, FlippedBitsInAHead) {
   Open();
-  std::string frame = EncodeFrame(FrameKind::kMessage, 1, "header");
+  std::string frame = Bare("header");
   frame[9] ^= 4;
   Write(frame);
   ExpectEnd(absl::StatusCode::kDataLoss, "head of a frame is damaged");
@@ -176,7 +184,7 @@ TEST_F(LinkBadFramesTest, FlippedBitsInAHead) {
 
 TEST_F(LinkBadFramesTest, FlippedBitsInABody) {
   Open();
-  std::string frame = EncodeFrame(FrameKind::kMessage, 1, "header");
+  std::string frame = Bare("header");
   frame.back() ^= 4;
   Write(frame);
   ExpectEnd(absl::StatusCode::kDataLoss, "body of a frame is damaged");
@@ -192,7 +200,7 @@ TEST_F(LinkBadFramesTest, FlippedBitsInAPayload) {
 
 TEST_F(LinkBadFramesTest, HalfAFrame) {
   Open();
-  Write(EncodeFrame(FrameKind::kMessage, 1, "header").substr(0, 30));
+  Write(Bare("header").substr(0, 30));
   socket_.Close();
   // It is a reset where the socket had bytes that nobody read.
   ExpectEnd(absl::StatusCode::kUnavailable, "connection");
@@ -200,15 +208,32 @@ TEST_F(LinkBadFramesTest, HalfAFrame) {
 }
 
 TEST_F(LinkBadFramesTest, MessagesBeforeTheLinkIsOpen) {
-  Write(EncodeFrame(FrameKind::kMessage, 1, "header"));
-  ExpectEnd(absl::StatusCode::kInvalidArgument, "a frame of kind 3 before the link was open");
+  Write(Bare("header"));
+  ExpectEnd(absl::StatusCode::kInvalidArgument, "a frame of kind 11 before the link was open");
 }
 
 TEST_F(LinkBadFramesTest, AMessageTwice) {
   Open();
-  Write(EncodeFrame(FrameKind::kMessage, 1, "header"));
-  Write(EncodeFrame(FrameKind::kMessage, 1, "header"));
+  Write(Bare("header"));
+  Write(Bare("header"));
   ExpectEnd(absl::StatusCode::kInvalidArgument, "message 1 came after message 1");
+}
+
+TEST_F(LinkBadFramesTest, AFrameOfMessagesThatDoNotFit) {
+  Open();
+  std::string text;
+  WireWriter(&text).U32(3);
+  text += "one";
+  WireWriter(&text).U32(100);
+  Write(EncodeFrame(FrameKind::kMessages, 1, text + "cut off"));
+  ExpectEnd(absl::StatusCode::kInvalidArgument,
+            "a message of 100 bytes in a frame that has 11 left");
+}
+
+TEST_F(LinkBadFramesTest, AFrameWithoutMessages) {
+  Open();
+  Write(EncodeFrame(FrameKind::kMessages, 1, ""));
+  ExpectEnd(absl::StatusCode::kInvalidArgument, "a frame of messages without any");
 }
 
 TEST_F(LinkBadFramesTest, TakingWhatWasNotSent) {
@@ -256,7 +281,7 @@ TEST_F(LinkBadFramesTest, AbsurdSizes) {
 TEST_F(LinkBadFramesTest, UnknownKinds) {
   Open();
   Write(EncodeFrame(static_cast<FrameKind>(77), 1, "x"));
-  ExpectEnd(absl::StatusCode::kInvalidArgument, "frame kind 77, expected 1 to 10");
+  ExpectEnd(absl::StatusCode::kInvalidArgument, "frame kind 77, expected 1 to 11");
 }
 
 }  // namespace

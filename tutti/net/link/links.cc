@@ -64,6 +64,7 @@ class LinkTable final : public Links {
   std::shared_ptr<StreamLink> Find(const std::string& key) const;
   absl::Status Check(const TaskIdentity& peer);
   Refusal Admit(const Identity& peer, std::string* why);
+  Refusal AdmitLater(const StreamLink& first, const Identity& peer, std::string* why);
   void Adopt(const Identity& peer, Socket socket);
   void Join(const std::string& secret, Socket socket);
   void Add(const std::string& key, const std::shared_ptr<StreamLink>& link);
@@ -85,6 +86,12 @@ class LinkTable final : public Links {
   std::map<std::string, std::shared_ptr<StreamLink>> links_;  // by KeyOf
   std::set<std::shared_ptr<StreamLink>> alive_;               // those, and older ones that end
   std::map<std::string, uint64_t> newest_;                    // incarnation, by task
+  // Tasks of which a later process has come, and it is not known yet whether the first lives.
+  struct Doubt {
+    uint64_t first = 0;  // incarnation
+    int64_t since = 0;
+  };
+  std::map<std::string, Doubt> doubts_;
 };
 
 absl::Status LinkTable::Open() {
@@ -217,22 +224,57 @@ Refusal LinkTable::Admit(const Identity& peer, std::string* why) {
   const auto newest = newest_.find(peer.task);
   if (newest != newest_.end() && peer.incarnation < newest->second) {
     ++refused_;
-    *why = fmt::format("incarnation {} of {} is over: it restarted as {}", peer.incarnation,
-                       peer.task, newest->second);
+    *why = fmt::format(
+        "incarnation {} of {} is over: it restarted as {}; if this is the newer process, the clock "
+        "of its host is behind: set it, and start the task again",
+        peer.incarnation, peer.task, newest->second);
     return Refusal::kIncarnation;
   }
   const std::shared_ptr<StreamLink> existing = Find(KeyOf(peer.task, peer.incarnation));
-  if (existing == nullptr || existing->incarnation() < peer.incarnation) return Refusal::kNone;
+  if (existing == nullptr) return Refusal::kNone;
   const StreamLink::State state = existing->state();
+  if (existing->incarnation() < peer.incarnation) {
+    const bool stands = existing->incarnation() != 0 && state == StreamLink::State::kOpen;
+    return stands && context_->options.first_stays ? AdmitLater(*existing, peer, why)
+                                                   : Refusal::kNone;
+  }
   if (state == StreamLink::State::kOpen || state == StreamLink::State::kClosing) {
     *why = fmt::format("{} has a link to {} already", context_->options.identity.task, peer.task);
     return Refusal::kNotAdmitted;
   }
-  if (existing->dial_greets() && OwnStays(peer)) {
+  if (existing->dial_in_handshake() && OwnStays(peer)) {
     *why = fmt::format("{} is opening the link from its side", context_->options.identity.task);
     return Refusal::kNotAdmitted;
   }
   return Refusal::kNone;
+}
+
+// The task has restarted, and the end of the first process was not seen yet, or it has two
+// processes. Both ends of a link send signs of life several times in half of the silence that they
+// bear, so the later process is asked to try again for so long. REQUIRES: mutex_ is held.
+Refusal LinkTable::AdmitLater(const StreamLink& first, const Identity& peer, std::string* why) {
+  const auto bears = static_cast<int64_t>(context_->options.silence_seconds * 1e9);
+  const int64_t now = NowNanos();
+  Doubt& doubt = doubts_[peer.task];
+  if (doubt.first != first.incarnation() || now - doubt.since > bears) {
+    doubt = {.first = first.incarnation(), .since = now};
+  }
+  // What came right after the question may have been sent before the first process ended.
+  if (first.last_heard() > doubt.since + bears / 40) {
+    doubts_.erase(peer.task);
+    ++refused_;
+    *why = fmt::format(
+        "{} is taken by another process, {} (incarnation {}), which lives; end that one, or start "
+        "this one as another task",
+        peer.task, first.Describe(), first.incarnation());
+    return Refusal::kTaken;
+  }
+  if (now - doubt.since > bears / 2) {
+    doubts_.erase(peer.task);
+    return Refusal::kNone;
+  }
+  *why = fmt::format("it is asked whether another process of {} lives", peer.task);
+  return Refusal::kNotAdmitted;
 }
 
 void LinkTable::Adopt(const Identity& peer, Socket socket) {
@@ -247,10 +289,9 @@ void LinkTable::Adopt(const Identity& peer, Socket socket) {
     if (link != nullptr) {
       // A connection that is not taken is closed; the peer tries again where it needs to.
       const StreamLink::State state = link->state();
-      const bool open =
-          state != StreamLink::State::kOpening && state != StreamLink::State::kGreeting;
+      const bool open = state != StreamLink::State::kOpening && state != StreamLink::State::kHello;
       const bool own_is_made =
-          state == StreamLink::State::kGreeting ? link->dialled() : link->dial_greets();
+          state == StreamLink::State::kHello ? link->dialled() : link->dial_in_handshake();
       if (open || (own_is_made && OwnStays(peer))) return;
     } else {
       const absl::StatusOr<Address> from = PeerAddress(socket.fd());

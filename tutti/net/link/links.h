@@ -21,14 +21,18 @@ uint64_t MakeIncarnation();
 struct LinksOptions {
   Identity identity;            // job, token, task and incarnation of this process
   double connect_seconds = 10;  // for a link to stand, from To
-  // A peer that has sent nothing for so long is lost; it is asked for signs of life in between.
+  // A peer that has sent nothing for this long is lost. Idle links exchange heartbeats.
   double silence_seconds = 4;
   uint64_t window_bytes = uint64_t{256} << 20;  // of payloads that came and were not taken, a link
   bool shared_memory = true;                    // joins memory with tasks of this host
   std::shared_ptr<SharedMemory> memory;         // what memory() gives; null: one of its own
+  // True: a later process of a task is refused with ALREADY_EXISTS while the earlier one, to which
+  // a link is open, still sends heartbeats; the earlier one has half of silence_seconds to send
+  // one. False: the later process replaces it at once, because tasks restart.
+  bool first_stays = false;
   bool checksums = true;  // of payloads between hosts; heads have theirs everywhere
-  // That the links' thread looks for more before it sleeps (EventLoop): more than two wake-ups
-  // take, or two sides that answer each other both go to sleep in every turn.
+  // How long the links' thread polls for more before it sleeps (EventLoop). Longer than two
+  // wake-ups, or two sides that answer each other would both go to sleep in every turn.
   int64_t spin_nanos = 100'000;
 };
 

@@ -152,6 +152,28 @@ TEST_P(LinksTest, TheWindowHoldsBackWhatIsNotTaken) {
   ASSERT_TRUE(b.events.WaitForMessages(6));
 }
 
+// Values that are too small for payloads are held back, too.
+TEST_P(LinksTest, TheWindowHoldsBackHeadersThatCount) {
+  TestNode b(kB, 2, Options([](LinksOptions* options) { options->window_bytes = 1000; }), -1,
+             [](Recorder* events) { events->take = false; });
+  TestNode a(kA, 1, Options());
+  const auto link = a.To(b, kB);
+  for (int i = 0; i < 25; ++i) link->SendCounted(std::string(100, char('a' + i)), {});
+  link->Send("last", {});
+  ASSERT_TRUE(b.events.WaitForMessages(11));
+  const auto last = [&] {
+    return b.events.Locked<std::string>([&] { return b.events.messages.back().header; });
+  };
+  EXPECT_EQ(last(), "last");
+  b.links->All()[0]->Taken(1000);
+  ASSERT_TRUE(b.events.WaitForMessages(21));
+  EXPECT_EQ(last(), std::string(100, 't'));
+  b.links->All()[0]->Taken(100);
+  ASSERT_TRUE(b.events.WaitForMessages(22));
+  b.links->All()[0]->Taken(1000);
+  ASSERT_TRUE(b.events.WaitForMessages(26));
+}
+
 TEST_P(LinksTest, OwnersGoWhenTheBytesHaveNoMoreUse) {
   TestNode a(kA, 1, Options()), b(kB, 2, Options());
   const auto link = a.To(b, kB);

@@ -65,10 +65,10 @@ void StreamLink::DriveDial() {
     dial_->LookedUp(Resolve(dial_->endpoint()));
   }
   if (dial_ == nullptr) return;
-  dial_greets_ = dial_->greeting();
+  dial_in_handshake_ = dial_->in_handshake();
   if (dial_->Open()) return WatchDial();
   const std::unique_ptr<Dial> dial = std::move(dial_);
-  dial_greets_ = false;
+  dial_in_handshake_ = false;
   if (!dial->status().ok()) return Break(dial->status());
   Connected(dial->peer(), dial->TakeSocket(), /*dialled=*/true);
 }
@@ -110,7 +110,7 @@ void StreamLink::WatchDial() {
                         [self = shared_from_this(), go_on] { go_on(); });
 }
 
-// Greeting ---------------------------------------------------------------------------------------
+// Hello ------------------------------------------------------------------------------------------
 
 void StreamLink::SetSocket(Socket socket) {
   DropSocket();
@@ -140,7 +140,7 @@ void StreamLink::DropSocket() {
 void StreamLink::Connected(const Identity& peer, Socket socket, bool dialled) {
   dial_.reset();
   ++dial_round_;
-  dial_greets_ = false;
+  dial_in_handshake_ = false;
   if (dial_watch_ != 0) context_->loop->Forget(std::exchange(dial_watch_, 0));
   const TaskIdentity answered = {.task = peer.task, .incarnation = peer.incarnation};
   const uint64_t expected = expected_;
@@ -165,7 +165,7 @@ void StreamLink::Connected(const Identity& peer, Socket socket, bool dialled) {
   inbox_.Reset();
   SetSocket(std::move(socket));
   if (state() == State::kBroken) return;
-  state_ = State::kGreeting;
+  state_ = State::kHello;
   {
     const std::lock_guard lock(mutex_);
     outbox_.Restart();
@@ -179,7 +179,7 @@ void StreamLink::Connected(const Identity& peer, Socket socket, bool dialled) {
 }
 
 absl::Status StreamLink::OnHello(std::string_view text) {
-  if (state() != State::kGreeting || peer_window_ != 0) {
+  if (state() != State::kHello || peer_window_ != 0) {
     return InvalidArgument("a hello at the wrong time");
   }
   TUTTI_ASSIGN_OR_RETURN(const Hello hello, ParseHello(text));
@@ -212,7 +212,7 @@ bool StreamLink::TryToJoin(const Hello& hello) {
 }
 
 void StreamLink::Joined(Socket socket) {
-  if (state() != State::kGreeting || dialled_ || peer_window_ == 0) return;
+  if (state() != State::kHello || dialled_ || peer_window_ == 0) return;
   SetSocket(std::move(socket));
   memory_ = true;
   inbox_.ExpectFiles();

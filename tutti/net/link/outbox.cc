@@ -47,12 +47,13 @@ void Outbox::Open(Terms terms) {
   Release();
 }
 
-void Outbox::Send(std::string header, std::vector<Payload> payloads) {
+void Outbox::Send(std::string header, std::vector<Payload> payloads, bool counted) {
   if (closing_) {
     for (Payload& payload : payloads) done_.push_back(std::move(payload));
     return;
   }
   Message message{.header = std::move(header), .payloads = std::move(payloads)};
+  if (counted) message.bytes = message.header.size();
   for (const Payload& payload : message.payloads) message.bytes += payload.bytes.size();
   if (open_) return QueueOrHold(std::move(message));
   held_.push_back(std::move(message));
@@ -97,7 +98,29 @@ void Outbox::SendClose(const absl::Status& reason) {
   Release();
 }
 
+void Outbox::QueueBare(const std::string& header) {
+  const bool joins = !queue_.empty() && queue_.back().open &&
+                     queue_.back().head.size() + header.size() <= kJoinedBytes;
+  if (!joins) {
+    Frame& frame = queue_.emplace_back();
+    frame.number = next_number_;
+    frame.open = true;
+    frame.head = std::exchange(spare_, {});
+    frame.head.resize(kHeadBytes);
+    bytes_ += kHeadBytes;
+  }
+  ++next_number_;
+  std::string& text = queue_.back().head;
+  WireWriter(&text).U32(static_cast<uint32_t>(header.size()));
+  text.append(header);
+  bytes_ += sizeof(uint32_t) + header.size();
+}
+
 void Outbox::Queue(Message message) {
+  in_window_ += message.bytes;
+  sent_ += message.bytes;
+  ++messages_;
+  if (message.payloads.empty()) return QueueBare(message.header);
   Frame frame;
   frame.number = next_number_++;
   std::vector<PayloadPlace> places;
@@ -109,10 +132,8 @@ void Outbox::Queue(Message message) {
     frame.sums.resize(frame.written.size());
   }
   frame.head = EncodeFrame(FrameKind::kMessage, frame.number, message.header, places, flags);
-  in_window_ += message.bytes;
-  sent_ += message.bytes;
-  ++messages_;
-  bytes_ += message.bytes + frame.head.size();
+  bytes_ += frame.head.size();
+  for (const PayloadPlace& place : places) bytes_ += place.bytes;
   queue_.push_back(std::move(frame));
 }
 
@@ -255,6 +276,9 @@ void Outbox::Fill(Batch* batch, size_t budget) {
   for (size_t at = 0; at < queue_.size(); ++at, segment = 0, offset = 0) {
     Frame& frame = queue_[at];
     if (at > 0 && (frame.region != nullptr || !frame.copies.empty())) return;
+    if (std::exchange(frame.open, false)) {
+      SealFrame(FrameKind::kMessages, frame.number, &frame.head);
+    }
     const bool summed = !frame.sums.empty();
     for (; segment <= 2 * frame.written.size(); ++segment, offset = 0) {
       if (batch->count + 1 > kMaxParts || batch->bytes >= budget) return;
@@ -299,6 +323,10 @@ void Outbox::Advance(size_t bytes) {
     segment_ = 0;
     for (Payload& payload : frame.written) done_.push_back(std::move(payload));
     if (!frame.kept.empty()) unreleased_[frame.number] = std::move(frame.kept);
+    if (frame.head.capacity() > spare_.capacity() && frame.head.capacity() <= 2 * kJoinedBytes) {
+      spare_ = std::move(frame.head);
+      spare_.clear();
+    }
     queue_.pop_front();
     if (bytes == 0) return;
   }

@@ -20,8 +20,10 @@ namespace tutti::net::link {
 // What leaves through a link: queue, window, and the writing of frames to the socket. Not
 // thread-safe: the link's lock guards it.
 //
-// A message with payloads waits while the window is full of bytes that the peer has not taken; one
-// without never does. On a link that joins memory, payloads of SharedMemory::kLeastBytes and more
+// A message of which something counts waits while the window is full of bytes that the peer has not
+// taken; any other never does. Messages without payloads join the last frame of the queue as long
+// as nothing of it was written: the slower the socket, the more of them share a frame, its checksum
+// and a system call. On a link that joins memory, payloads of SharedMemory::kLeastBytes and more
 // are named, not written: those that lie in shared memory where they are, others after a copy into
 // it.
 class Outbox {
@@ -35,7 +37,8 @@ class Outbox {
   // Messages may leave from now on.
   void Open(Terms terms);
 
-  void Send(std::string header, std::vector<Payload> payloads);
+  // `counted`: the header counts in the window like a payload.
+  void Send(std::string header, std::vector<Payload> payloads, bool counted = false);
   void SendControl(FrameKind kind, uint64_t number = 0, std::string_view text = {});
   // A sign of life, if nothing is about to be written; it passes a frame that is still being
   // copied.
@@ -77,7 +80,7 @@ class Outbox {
   struct Message {
     std::string header;
     std::vector<Payload> payloads;
-    uint64_t bytes = 0;  // of the payloads
+    uint64_t bytes = 0;  // that count in the window
   };
   // The rest of a payload that is to be copied into shared memory before the frame leaves.
   struct Copy {
@@ -98,6 +101,7 @@ class Outbox {
     std::vector<Copy> copies;
     std::shared_ptr<const SharedMemory::Region> region;  // whose file goes with the frame
     uint64_t number = 0;
+    bool open = false;  // more messages may join it; its head is not written yet
     uint64_t bytes() const;
   };
   struct Batch;
@@ -107,6 +111,7 @@ class Outbox {
   }
   void Release();  // what waits, as far as there is room
   void Queue(Message message);
+  void QueueBare(const std::string& header);
   void QueueOrHold(Message message);
   PayloadPlace PlaceOf(Payload payload, Frame* frame);
   bool CanAnnounce(uint32_t region);
@@ -122,11 +127,12 @@ class Outbox {
   std::string close_frame_;
   std::deque<Message> held_;  // before Open, or for want of room
   std::deque<Frame> queue_;
+  std::string spare_;  // memory of a frame that has left
   // Of the first frame: segment 0 is its head, then payload and checksum in turn.
   size_t segment_ = 0;
   size_t offset_ = 0;
   uint64_t in_window_ = 0;
-  uint64_t sent_ = 0;   // bytes of payloads, ever
+  uint64_t sent_ = 0;   // bytes that count, ever
   uint64_t taken_ = 0;  // of them
   bool told_waiting_ = false;
   uint64_t next_number_ = 1;

@@ -7,6 +7,7 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "tutti/base/clock.h"
@@ -25,7 +26,24 @@ constexpr size_t kDirectBytes = size_t{64} << 10;
 // Messages that follow each other more closely are left to the links' thread, which writes those
 // that have gathered with one call.
 constexpr int64_t kDirectPause = 10'000;
+// A message with a larger payload is not kept back: its receiver works on it for longer than a
+// message costs.
+constexpr size_t kGatheredBytes = size_t{1} << 20;
 constexpr int64_t kCloseNanos = 2'000'000'000;
+// A larger payload is put into shared memory by the sending thread, before it takes the lock: to
+// make room for 2.2 GB took 8 s on a busy host, in which the link could give no sign of life.
+constexpr size_t kSlowBytes = size_t{256} << 20;
+
+void ShareLarge(SharedMemory& memory, std::vector<Payload>& payloads) {
+  for (Payload& payload : payloads) {
+    const size_t bytes = payload.bytes.size();
+    if (bytes < kSlowBytes || memory.Find(payload.bytes.data(), bytes).has_value()) continue;
+    absl::StatusOr<SharedMemory::Block> block = memory.Allocate(bytes);
+    if (!block.ok()) continue;  // it is written to the socket
+    std::memcpy(block->bytes.data(), payload.bytes.data(), bytes);
+    payload = {block->bytes, std::move(block->owner)};
+  }
+}
 
 }  // namespace
 
@@ -71,48 +89,65 @@ Link::Counters StreamLink::counters() const {
 
 // Sending ----------------------------------------------------------------------------------------
 
-void StreamLink::Send(std::string header, std::vector<Payload> payloads) {
+void StreamLink::Send(std::string header, std::vector<Payload> payloads, bool counted) {
   if (header.size() > kMaxTextBytes || payloads.size() > kMaxPayloads) {
     return Close(
         InvalidArgument("a message with a header of {} bytes and {} payloads; at most {} "
                         "and {} can be sent",
                         header.size(), payloads.size(), kMaxTextBytes, kMaxPayloads));
   }
+  size_t bytes = 0;
+  for (const Payload& payload : payloads) bytes += payload.bytes.size();
+  if (memory_ && bytes >= kSlowBytes) ShareLarge(*context_->memory, payloads);
   std::unique_lock lock(mutex_);
   if (state() == State::kBroken) return;
-  outbox_.Send(std::move(header), std::move(payloads));
-  FlushFromSender(lock);
+  outbox_.Send(std::move(header), std::move(payloads), counted);
+  FlushFromSender(lock, bytes <= kGatheredBytes);
 }
 
 void StreamLink::Taken(uint64_t bytes) {
+  const uint64_t taken = taken_.fetch_add(bytes) + bytes;
+  // A peer that waits either finds these bytes told, or they are told here.
+  if (!tell_all_ && taken - told_ < context_->options.window_bytes / 8) return;
   std::unique_lock lock(mutex_);
   if (state() == State::kBroken) return;
-  taken_ += bytes;
-  if (!tell_all_ && taken_ - told_ < context_->options.window_bytes / 8) return;
   TellTaken();
-  FlushFromSender(lock);
+  FlushFromSender(lock, true);
 }
 
 void StreamLink::TellTaken() {
-  if (taken_ == told_) return;
+  const uint64_t taken = taken_;
+  if (taken == told_) return;
   tell_all_ = false;
-  told_ = taken_;
-  outbox_.SendControl(FrameKind::kTaken, taken_);
+  told_ = taken;
+  outbox_.SendControl(FrameKind::kTaken, taken);
 }
 
 void StreamLink::Released(uint64_t message) {
   std::unique_lock lock(mutex_);
   if (state() == State::kBroken) return;
   outbox_.SendControl(FrameKind::kReleased, message);
-  FlushFromSender(lock);
+  FlushFromSender(lock, true);
 }
 
-// Writes what is queued if that takes no time, and leaves it to the links' thread otherwise.
-void StreamLink::FlushFromSender(std::unique_lock<std::mutex>& lock) {
+// Writes what is queued, or lets it gather with what this thread sends next.
+void StreamLink::FlushFromSender(std::unique_lock<std::mutex>& lock, bool gathers) {
   if (state() != State::kOpen || outbox_.idle()) return;
+  if (gathers && GatheredSends::Add(shared_from_this())) return;
+  WriteFromSender(lock, /*pauses=*/true);
+}
+
+void StreamLink::WriteQueued() {
+  std::unique_lock lock(mutex_);
+  if (state() == State::kOpen && !outbox_.idle()) WriteFromSender(lock, /*pauses=*/false);
+}
+
+// Writes what is queued if that takes no time, and leaves it to the links' thread otherwise; with
+// `pauses` also if the last write was a moment ago.
+void StreamLink::WriteFromSender(std::unique_lock<std::mutex>& lock, bool pauses) {
+  if (flush_posted_) return;
   const int64_t now = NowNanos();
-  const bool direct = !flush_posted_ && (wanted_ & EPOLLOUT) == 0 &&
-                      now - last_write_ > kDirectPause &&
+  const bool direct = (wanted_ & EPOLLOUT) == 0 && (!pauses || now - last_write_ > kDirectPause) &&
                       outbox_.FrontBytes(kDirectBytes) < kDirectBytes;
   if (direct) {
     last_write_ = now;
@@ -162,7 +197,7 @@ void StreamLink::Flush() {
 // What the peer said before it closed, perhaps why, is still there to be read; behind it comes the
 // end.
 void StreamLink::OnWriteError(const std::string& why) {
-  if (state() == State::kGreeting) return LoseConnection(why);
+  if (state() == State::kHello) return LoseConnection(why);
   if (!write_error_.empty()) return;
   write_error_ = why;
   std::vector<Payload> done;
@@ -180,7 +215,8 @@ void StreamLink::OnEvents(uint32_t events) {
 }
 
 void StreamLink::OnReadable() {
-  left_.Close();  // the peer speaks on the joined one
+  const GatheredSends gathered;  // what is answered to several messages goes together
+  left_.Close();                 // the peer speaks on the joined one
   last_heard_ = context_->loop->now();
   const absl::StatusOr<Inbox::Result> result =
       inbox_.Read(socket_.fd(), context_->scratch, kReadBurst);
@@ -208,7 +244,7 @@ absl::Status StreamLink::OnControl(const FrameHead& head, std::string_view text)
     case FrameKind::kHello:
       return OnHello(text);
     case FrameKind::kOpen:
-      if (state() != State::kGreeting || dialled_ || peer_window_ == 0) {
+      if (state() != State::kHello || dialled_ || peer_window_ == 0) {
         return InvalidArgument("it opened a link at the wrong time");
       }
       Opened(memory_);
@@ -235,6 +271,7 @@ absl::Status StreamLink::OnControl(const FrameHead& head, std::string_view text)
     case FrameKind::kPing:
       return absl::OkStatus();
     case FrameKind::kMessage:
+    case FrameKind::kMessages:
     case FrameKind::kRegion:
     case FrameKind::kForgotten:
       break;
@@ -305,11 +342,11 @@ void StreamLink::Tick(int64_t now) {
   if (at == State::kOpening || at == State::kBroken) return;
   if (at == State::kClosing && now >= close_by_) return Break(close_reason_);
   const auto silence = static_cast<int64_t>(context_->options.silence_seconds * 1e9);
-  if (now - last_heard_ > silence) {
+  if (now - last_heard() > silence) {
     return LoseConnection(
         fmt::format("has sent nothing for {:g} s", context_->options.silence_seconds));
   }
-  if (at == State::kGreeting) return;
+  if (at == State::kHello) return;
   {
     const std::lock_guard lock(mutex_);
     outbox_.ForgetRegions();
@@ -325,7 +362,7 @@ void StreamLink::Tick(int64_t now) {
 // side can try again.
 void StreamLink::LoseConnection(const std::string& why) {
   switch (state()) {
-    case State::kGreeting:
+    case State::kHello:
       if (dialled_ && NowNanos() < dial_deadline_) {
         DropSocket();
         return StartDialing();

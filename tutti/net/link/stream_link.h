@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "tutti/net/event_loop.h"
+#include "tutti/net/link/gathered_sends.h"
 #include "tutti/net/link/inbox.h"
 #include "tutti/net/link/link.h"
 #include "tutti/net/link/links.h"
@@ -40,7 +41,7 @@ struct Context {
 // shared memory. Its life:
 //
 //   opening   no connection: it is dialled, or the peer's is awaited
-//   greeting  a connection, on which both say hello; then the side that connected says whether they
+//   hello     a connection, on which both say hello; then the side that connected says whether they
 //             stay on it or join memory, and the link is open
 //   open      messages
 //   closing   what was sent leaves, then the reason
@@ -49,10 +50,11 @@ struct Context {
 // Sends are written by the thread that sends where that costs no waiting; all else happens on the
 // links' thread, on which everything runs that is not marked as thread-safe.
 class StreamLink final : public Link,
+                         public SendQueue,
                          public Inbox::Reader,
                          public std::enable_shared_from_this<StreamLink> {
  public:
-  enum class State : uint8_t { kOpening, kGreeting, kOpen, kClosing, kBroken };
+  enum class State : uint8_t { kOpening, kHello, kOpen, kClosing, kBroken };
 
   StreamLink(std::shared_ptr<Context> context, std::string task, std::string address,
              uint64_t expected);
@@ -61,7 +63,12 @@ class StreamLink final : public Link,
   const TaskIdentity& peer() const override { return *peer_.load(std::memory_order_acquire); }
   LinkKind kind() const override;
   std::string Describe() const override;
-  void Send(std::string header, std::vector<Payload> payloads) override;
+  void Send(std::string header, std::vector<Payload> payloads) override {
+    Send(std::move(header), std::move(payloads), /*counted=*/false);
+  }
+  void SendCounted(std::string header, std::vector<Payload> payloads) override {
+    Send(std::move(header), std::move(payloads), /*counted=*/true);
+  }
   void Taken(uint64_t bytes) override;
   void Close(absl::Status reason) override;
   Counters counters() const override;
@@ -71,13 +78,15 @@ class StreamLink final : public Link,
   uint64_t incarnation() const;
   void Expect(uint64_t incarnation);  // thread-safe
   // This side's own attempt has got as far as the handshake. Thread-safe.
-  bool dial_greets() const { return dial_greets_.load(std::memory_order_relaxed); }
+  bool dial_in_handshake() const { return dial_in_handshake_.load(std::memory_order_relaxed); }
 
   // Connects until options.connect_seconds are over.
   void StartDialing();
   // Goes on with this connection. `dialled`: this side made it.
   void Connected(const Identity& peer, Socket socket, bool dialled);
   bool dialled() const { return dialled_; }
+  // When something came, NowNanos(). Thread-safe.
+  int64_t last_heard() const { return last_heard_.load(std::memory_order_relaxed); }
   // The peer joined memory: the link goes on with this socket.
   void Joined(Socket socket);
   const std::string& secret() const { return secret_; }
@@ -95,6 +104,7 @@ class StreamLink final : public Link,
   std::shared_ptr<const void> Lease(
       uint64_t message, std::vector<std::shared_ptr<const shm::SharedPages>> pages) override;
 
+  void Send(std::string header, std::vector<Payload> payloads, bool counted);
   void DriveDial();
   void Lookup();
   void WatchDial();
@@ -108,7 +118,9 @@ class StreamLink final : public Link,
   void OnReadable();
   void Flush();
   void OnWriteError(const std::string& why);
-  void FlushFromSender(std::unique_lock<std::mutex>& lock);
+  void WriteQueued() override;  // SendQueue; thread-safe
+  void FlushFromSender(std::unique_lock<std::mutex>& lock, bool gathers);
+  void WriteFromSender(std::unique_lock<std::mutex>& lock, bool pauses);
   void PostFlush();
   void Released(uint64_t message);
   void TellTaken();
@@ -124,7 +136,7 @@ class StreamLink final : public Link,
   std::atomic<uint64_t> expected_;
   std::atomic<State> state_ = State::kOpening;
   std::atomic<bool> memory_ = false;
-  std::atomic<bool> dial_greets_ = false;
+  std::atomic<bool> dial_in_handshake_ = false;
   std::atomic<uint64_t> received_messages_ = 0, received_bytes_ = 0;
 
   // Of the links' thread.
@@ -141,7 +153,7 @@ class StreamLink final : public Link,
   uint64_t peer_window_ = 0;
   bool one_host_ = false;       // with the peer
   uint64_t payload_bytes_ = 0;  // received
-  int64_t last_heard_ = 0;
+  std::atomic<int64_t> last_heard_ = 0;
   int64_t last_ping_ = 0;
   int64_t close_by_ = 0;
   absl::Status close_reason_;
@@ -154,8 +166,9 @@ class StreamLink final : public Link,
   bool flush_posted_ = false;
   uint32_t wanted_ = 0;
   int64_t last_write_ = 0;
-  uint64_t taken_ = 0, told_ = 0;
-  bool tell_all_ = false;
+  // Written under the lock, but for taken_: so a value that is taken costs no lock.
+  std::atomic<uint64_t> taken_ = 0, told_ = 0;
+  std::atomic<bool> tell_all_ = false;
 };
 
 }  // namespace tutti::net::link

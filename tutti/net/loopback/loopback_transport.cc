@@ -195,13 +195,13 @@ std::vector<std::unique_ptr<Transport>> LoopbackTransport::Make(int ranks) {
       sched_getaffinity(0, sizeof(cores), &cores) == 0 && ranks > CPU_COUNT(&cores);
   std::vector<std::unique_ptr<Transport>> transports;
   for (int rank = 0; rank < ranks; ++rank) {
-    memory::Neighbours neighbours{
+    memory::HostRanks host{
         .rank = rank, .size = ranks, .own = world->mailbox(rank), .crowded = crowded};
     for (int peer = 0; peer < ranks; ++peer) {
-      neighbours.reachable.push_back({.rank = peer, .mailbox = world->mailbox(peer)});
+      host.reachable.push_back({.rank = peer, .mailbox = world->mailbox(peer)});
     }
     transports.push_back(std::make_unique<memory::MemoryTransport>(
-        std::make_unique<LoopbackSpace>(world, rank), neighbours));
+        std::make_unique<LoopbackSpace>(world, rank), host));
   }
   return transports;
 }

@@ -41,28 +41,28 @@ absl::Status ReadStruct(const RingConsumer::Message& message, T* value) {
 
 }  // namespace
 
-MemoryTransport::MemoryTransport(std::unique_ptr<Space> space, const Neighbours& neighbours)
-    : rank_(neighbours.rank),
-      crowded_(neighbours.crowded),
-      bell_(&neighbours.own.doorbell()),
+MemoryTransport::MemoryTransport(std::unique_ptr<Space> space, const HostRanks& ranks)
+    : rank_(ranks.rank),
+      crowded_(ranks.crowded),
+      bell_(&ranks.own.doorbell()),
       space_(std::move(space)),
-      links_(static_cast<size_t>(neighbours.size)) {
+      links_(static_cast<size_t>(ranks.size)) {
   int own_place = -1;
-  for (size_t i = 0; i < neighbours.reachable.size(); ++i) {
-    if (neighbours.reachable[i].rank == rank_) own_place = static_cast<int>(i);
+  for (size_t i = 0; i < ranks.reachable.size(); ++i) {
+    if (ranks.reachable[i].rank == rank_) own_place = static_cast<int>(i);
   }
   TUTTI_CHECK(own_place >= 0);
   const Link::Shared shared{.rank = rank_,
                             .space = space_.get(),
                             .copies = &copies_,
                             .stash = &stash_,
-                            .links = neighbours.reachable.size()};
-  for (size_t i = 0; i < neighbours.reachable.size(); ++i) {
-    const auto& [peer, mailbox] = neighbours.reachable[i];
+                            .links = ranks.reachable.size()};
+  for (size_t i = 0; i < ranks.reachable.size(); ++i) {
+    const auto& [peer, mailbox] = ranks.reachable[i];
     if (peer == rank_) continue;
     auto& link = links_[static_cast<size_t>(peer)];
     link = std::make_unique<Link>(shared, peer, mailbox, own_place,
-                                  neighbours.own.ring(static_cast<int>(i)));
+                                  ranks.own.ring(static_cast<int>(i)));
     reachable_.push_back(link.get());
   }
 }

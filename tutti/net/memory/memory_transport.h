@@ -20,18 +20,18 @@
 
 namespace tutti::net::memory {
 
-// Who shares memory with whom, when a transport is made.
-struct Neighbours {
+// The ranks of one host, which share memory, when a transport is made.
+struct HostRanks {
   int rank = 0;
   int size = 1;
   Mailbox own;
   // Those that can be reached, this rank among them, in ascending order: everyone's mailbox. Its
   // place in the list is the number of a rank's ring in the others' mailboxes.
-  struct Neighbour {
+  struct Rank {
     int rank;
     Mailbox mailbox;
   };
-  std::vector<Neighbour> reachable;
+  std::vector<Rank> reachable;
   // Ranks outnumber cores: give the core away when there is nothing to do.
   bool crowded = false;
 };
@@ -39,7 +39,7 @@ struct Neighbours {
 // The Transport of ranks that share memory. Where that memory comes from is the Space's business.
 class MemoryTransport final : public Transport {
  public:
-  MemoryTransport(std::unique_ptr<Space> space, const Neighbours& neighbours);
+  MemoryTransport(std::unique_ptr<Space> space, const HostRanks& ranks);
   ~MemoryTransport() override;
 
   int rank() const override { return rank_; }
@@ -48,7 +48,7 @@ class MemoryTransport final : public Transport {
   std::string Describe(int peer) const override;
 
   absl::StatusOr<std::unique_ptr<RegisteredMemory>> Allocate(size_t bytes) override;
-  // Peers reach such memory by no means: its key names none.
+  // Peers cannot reach memory that is registered here: its key has region 0.
   absl::StatusOr<std::unique_ptr<RegisteredMemory>> Register(Bytes bytes) override;
   MemoryKey KeyOf(const void* data, size_t bytes) const override;
   absl::StatusOr<std::byte*> Map(int peer, MemoryKey key, size_t bytes) override;

@@ -47,11 +47,11 @@ class HostilePeerTest : public testing::Test {
     }
     transport_ = std::make_unique<MemoryTransport>(
         std::make_unique<PlainSpace>(),
-        Neighbours{.rank = 0,
-                   .size = 2,
-                   .own = mailboxes_[0],
-                   .reachable = {{.rank = 0, .mailbox = mailboxes_[0]},
-                                 {.rank = 1, .mailbox = mailboxes_[1]}}});
+        HostRanks{.rank = 0,
+                  .size = 2,
+                  .own = mailboxes_[0],
+                  .reachable = {{.rank = 0, .mailbox = mailboxes_[0]},
+                                {.rank = 1, .mailbox = mailboxes_[1]}}});
     producer_ = std::make_unique<RingProducer>(mailboxes_[0].ring(1));
   }
 

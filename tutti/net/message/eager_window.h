@@ -3,11 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 
-// How far a sender may be ahead of a receiver. Small messages are sent without asking, and the
-// receiver keeps those that nobody has asked for yet. Both ends count them: the sender what it has
-// sent, the receiver what has been taken, which it tells now and then. Past the window a message
-// waits at the sender, as a large one does; so however far a rank runs ahead, what it makes a peer
-// keep is bounded.
+// Back-pressure for eager messages. Small messages are sent without asking, and the receiver
+// buffers those that have no Receive yet. Both ends count: the sender what it has sent, the
+// receiver what was taken, which it reports now and then. Beyond the window a message waits at the
+// sender, like a large one, so the memory that a rank far ahead occupies at its peer is bounded.
 namespace tutti::net::message {
 
 // What a message costs: its own bytes, and what is kept beside them.

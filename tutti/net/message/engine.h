@@ -6,9 +6,9 @@
 #include "tutti/net/message/stash.h"
 #include "tutti/net/message/wire.h"
 
-// The message engine: what Send and Receive of a Transport mean, once for all transports. A
-// transport moves bytes: it carries what the engine says through its Wire, and tells the engine
-// what came. It knows nothing of tags that meet, of windows, or of who waits for whom.
+// The message engine: implements Send and Receive once for all transports. A transport moves bytes:
+// it carries the engine's messages through its Wire, and passes what arrives to the engine. It does
+// no matching of tags and has no windows.
 //
 // Matching. A message and a Receive meet under their tag, in the order in which either was given,
 // whichever comes first. A Receive that comes first is posted; a message that comes first is kept,

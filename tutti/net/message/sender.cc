@@ -43,7 +43,7 @@ absl::Status Sender::OnInvitation(Tag tag, const Invitation& invitation) {
   // A receive that has ended already, told only to end its send.
   if (invitation.receive == 0) return absl::OkStatus();
   if (invitations_.size() == kMostInvitations) {
-    return ResourceExhausted("is ready for {} messages that nobody has sent", kMostInvitations);
+    return ResourceExhausted("waits for {} messages that were not sent", kMostInvitations);
   }
   invitations_.Add(tag, invitation);
   return absl::OkStatus();

@@ -71,25 +71,25 @@ void Dial::Step() {
   pollfd entry = {socket_.fd(), events(), 0};
   if (poll(&entry, 1, 0) <= 0) {
     if (now >= wake_at_) {
-      Fail(Unavailable("{}", stage_ == Stage::kGreeting ? "no answer in the handshake"
-                                                        : "no answer to the connection"));
+      Fail(Unavailable("{}", stage_ == Stage::kHandshake ? "no answer in the handshake"
+                                                         : "no answer to the connection"));
     }
     return;
   }
   if (stage_ == Stage::kConnecting) {
     if (const absl::Status status = ConnectResult(socket_.fd()); !status.ok()) return Fail(status);
-    greeting_.emplace(options_.own, options_.expected_task);
-    if (const absl::Status status = greeting_->Start(socket_.fd()); !status.ok()) {
+    handshake_.emplace(options_.own, options_.expected_task);
+    if (const absl::Status status = handshake_->Start(socket_.fd()); !status.ok()) {
       return Fail(status);
     }
-    stage_ = Stage::kGreeting;
+    stage_ = Stage::kHandshake;
     return;
   }
-  if (const absl::Status status = greeting_->Continue(socket_.fd()); !status.ok()) {
+  if (const absl::Status status = handshake_->Continue(socket_.fd()); !status.ok()) {
     return Fail(status);
   }
-  if (!greeting_->done()) return;
-  peer_ = greeting_->peer();
+  if (!handshake_->done()) return;
+  peer_ = handshake_->peer();
   over_ = true;
 }
 
@@ -97,7 +97,7 @@ void Dial::Fail(const absl::Status& why) {
   const std::string where =
       addresses_.empty() ? "" : fmt::format("{}: ", ToString(addresses_[next_]));
   socket_.Close();
-  greeting_.reset();
+  handshake_.reset();
   const absl::Status last = WithPrefix(why, stage_ == Stage::kLookup ? "" : where);
   if (!MayPass(why)) return End(last);
   const int64_t now = NowNanos();

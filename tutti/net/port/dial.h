@@ -8,7 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "tutti/net/handshake.h"
-#include "tutti/net/port/greeting.h"
+#include "tutti/net/port/handshake_io.h"
 #include "tutti/net/socket.h"
 
 namespace tutti::net {
@@ -54,10 +54,10 @@ class Dial {
   void Step();
 
   // The handshake of an attempt is under way.
-  bool greeting() const { return Open() && stage_ == Stage::kGreeting; }
+  bool in_handshake() const { return Open() && stage_ == Stage::kHandshake; }
 
  private:
-  enum class Stage : uint8_t { kLookup, kPause, kConnecting, kGreeting };
+  enum class Stage : uint8_t { kLookup, kPause, kConnecting, kHandshake };
 
   void TryNext();                      // the next address
   void Fail(const absl::Status& why);  // of this attempt
@@ -76,7 +76,7 @@ class Dial {
   int64_t pause_ = 0;
   int64_t wake_at_ = 0;
   Socket socket_;
-  std::optional<Greeting> greeting_;
+  std::optional<HandshakeIo> handshake_;
   Identity peer_;
 };
 

@@ -9,7 +9,7 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
-#include "tutti/net/port/greeting.h"
+#include "tutti/net/port/handshake_io.h"
 
 namespace tutti::net {
 namespace {
@@ -29,7 +29,7 @@ class Door::Pending final : public EventHandler {
         socket_(std::move(socket)),
         from_(std::move(from)),
         deadline_(deadline),
-        greeting_(door->own_, /*connecting=*/false, /*expected_peer=*/-1, door->hooks_.admit) {}
+        handshake_(door->own_, /*connecting=*/false, /*expected_peer=*/-1, door->hooks_.admit) {}
   ~Pending() { End(); }
 
   absl::Status Watch() { return door_->poller_->Add(socket_.fd(), EPOLLIN, this); }
@@ -37,15 +37,15 @@ class Door::Pending final : public EventHandler {
   void OnEvents(uint32_t /*events*/) override {
     if (over()) return;
     door_->hooks_.moved();
-    if (const absl::Status status = greeting_.Continue(socket_.fd()); !status.ok()) {
+    if (const absl::Status status = handshake_.Continue(socket_.fd()); !status.ok()) {
       // Whoever is not admitted now tries again; nothing is wrong.
-      if (greeting_.refusal() == Refusal::kNotAdmitted) return End();
+      if (handshake_.refusal() == Refusal::kNotAdmitted) return End();
       return Refuse(MessageOf(status));
     }
-    if (!greeting_.done()) return;
+    if (!handshake_.done()) return;
     door_->poller_->Remove(socket_.fd());
     --door_->waiting_;
-    door_->hooks_.adopt(greeting_.peer(), std::move(socket_));
+    door_->hooks_.adopt(handshake_.peer(), std::move(socket_));
   }
 
   void Refuse(std::string_view why) {
@@ -68,7 +68,7 @@ class Door::Pending final : public EventHandler {
   Socket socket_;
   const std::string from_;
   const int64_t deadline_;
-  Greeting greeting_;
+  HandshakeIo handshake_;
 };
 
 Door::Door(Poller* poller, const Identity& own, Options options, Hooks hooks)

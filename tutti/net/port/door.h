@@ -15,10 +15,10 @@
 
 namespace tutti::net {
 
-// Accepts connections at a listening socket, and hands over those that have proved who they are.
-// All others cost one log line and leave nothing behind: those that say something wrong, those that
-// say nothing in time, and when too many have not spoken yet, the ones that have been silent
-// longest. Whoever drives the poller drives the door; it has no thread and is not thread-safe.
+// Accepts connections at a listening socket, and hands over those that pass the handshake. All
+// others are closed with one log line: those that send something wrong, those that send nothing in
+// time, and, if too many are in the handshake, those that have been silent longest. Driven by the
+// thread that drives the poller; has no thread of its own and is not thread-safe.
 class Door final : public EventHandler {
  public:
   struct Options {

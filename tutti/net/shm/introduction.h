@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-// What processes of one host tell each other to become acquainted.
+// The first packets that two processes of one host exchange.
 namespace tutti::net::shm {
 
 using Secret = std::array<uint8_t, 16>;

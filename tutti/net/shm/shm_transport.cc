@@ -68,7 +68,7 @@ class Meeting {
   memory::Mailbox mailbox_;
   cpu_set_t cores_{};  // of all ranks
   std::vector<ShmPeer> peers_;
-  std::vector<memory::Neighbours::Neighbour> neighbours_;
+  std::vector<memory::HostRanks::Rank> host_ranks_;
 };
 
 absl::Status Meeting::Prepare() {
@@ -95,7 +95,7 @@ absl::Status Meeting::Prepare() {
   TUTTI_ASSIGN_OR_RETURN(
       mailbox_pages_, SharedPages::Create(memory::Mailbox::BytesFor(ranks, cells), &mailbox_file_));
   mailbox_ = memory::Mailbox::Format(mailbox_pages_.bytes(), ranks, cells);
-  neighbours_.push_back({.rank = rank, .mailbox = mailbox_});
+  host_ranks_.push_back({.rank = rank, .mailbox = mailbox_});
   if (sched_getaffinity(0, sizeof(cores_), &cores_) != 0) CPU_ZERO(&cores_);
   return absl::OkStatus();
 }
@@ -262,18 +262,18 @@ absl::StatusOr<std::unique_ptr<Transport>> Meeting::Finish() {
     if (!mailbox.ok()) {
       return WithPrefix(mailbox.status(), fmt::format("shm: rank {}: ", peer.rank));
     }
-    neighbours_.push_back({.rank = peer.rank, .mailbox = *mailbox});
+    host_ranks_.push_back({.rank = peer.rank, .mailbox = *mailbox});
   }
-  std::ranges::sort(neighbours_, {}, &memory::Neighbours::Neighbour::rank);
+  std::ranges::sort(host_ranks_, {}, &memory::HostRanks::Rank::rank);
   const int cores = CPU_COUNT(&cores_);
-  memory::Neighbours neighbours{.rank = options_.rank,
-                                .size = options_.size,
-                                .own = mailbox_,
-                                .reachable = std::move(neighbours_),
-                                .crowded = static_cast<int>(local_.size()) > std::max(cores, 1)};
+  memory::HostRanks ranks{.rank = options_.rank,
+                          .size = options_.size,
+                          .own = mailbox_,
+                          .reachable = std::move(host_ranks_),
+                          .crowded = static_cast<int>(local_.size()) > std::max(cores, 1)};
   auto space =
       std::make_unique<ShmSpace>(options_.rank, std::move(mailbox_pages_), std::move(peers_));
-  return std::make_unique<memory::MemoryTransport>(std::move(space), neighbours);
+  return std::make_unique<memory::MemoryTransport>(std::move(space), ranks);
 }
 
 }  // namespace

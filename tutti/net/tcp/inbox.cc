@@ -134,7 +134,7 @@ absl::Status Inbox::EndData(const FrameHeader& header, std::byte* payload) {
 
 absl::Status Inbox::BeginPut(const FrameHeader& header, Landing* landing, std::byte** target) {
   *target = landing->bounce.Get();
-  absl::StatusOr<std::shared_ptr<Region>> region =
+  absl::StatusOr<std::shared_ptr<message::Region>> region =
       shared_->regions->Find(header.key(), header.total);
   if (!region.ok()) {
     landing->refusal = MessageOf(region.status());
@@ -155,7 +155,7 @@ void Inbox::EndPut(const FrameHeader& header, Landing* landing) {
 }
 
 void Inbox::OnGet(const FrameHeader& header) {
-  absl::StatusOr<std::shared_ptr<Region>> region =
+  absl::StatusOr<std::shared_ptr<message::Region>> region =
       shared_->regions->Find(header.key(), header.total);
   if (!region.ok()) {
     return out_->SendControl({.kind = FrameKind::kRefused, .id = header.id},

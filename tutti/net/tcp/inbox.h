@@ -7,8 +7,8 @@
 
 #include "absl/status/status.h"
 #include "tutti/net/message/engine.h"
+#include "tutti/net/message/region.h"
 #include "tutti/net/tcp/frame.h"
-#include "tutti/net/tcp/region.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::tcp {
@@ -31,9 +31,9 @@ class Bounce {
 
 // What a stream's current frame is for.
 struct Landing {
-  message::Receiver::Landing eager;  // of a kEager frame
-  std::shared_ptr<Region> region;    // that a kPut writes to
-  std::string refusal;               // of a kPut
+  message::Receiver::Landing eager;         // of a kEager frame
+  std::shared_ptr<message::Region> region;  // that a kPut writes to
+  std::string refusal;                      // of a kPut
   Bounce bounce;
 };
 

@@ -93,7 +93,7 @@ void Link::Receive(Tag tag, std::byte* destination, size_t bytes, Request* reque
 
 absl::Status Link::SetEndpoint(std::string_view endpoint) {
   TUTTI_ASSIGN_OR_RETURN(const Endpoint parsed, ParseEndpoint(endpoint));
-  if (parsed.port == 0) return InvalidArgument("'{}' has port 0, where nobody listens", endpoint);
+  if (parsed.port == 0) return InvalidArgument("'{}' has port 0; expected 1 to 65535", endpoint);
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(parsed));
   endpoint_ = endpoint;
   // Towards itself a host uses the very address that is asked for.
@@ -162,7 +162,7 @@ void Link::NoteRead() {
   if (losing_) last_read_ = NowNanos();
 }
 
-void Link::Withdraw(const Region& region) {
+void Link::Withdraw(const message::Region& region) {
   const bool reading = std::any_of(in_streams_.begin(), in_streams_.end(),
                                    [&](const auto& stream) { return stream->Uses(region); });
   if (!reading && !out_.Uses(region)) return;

@@ -33,7 +33,7 @@ class InStream final : public EventHandler, private FrameSink {
   int fd() const { return socket_.fd(); }
   uint32_t number() const { return number_; }
   bool closed() const { return !socket_.valid(); }
-  bool Uses(const Region& region) const { return landing_.region.get() == &region; }
+  bool Uses(const message::Region& region) const { return landing_.region.get() == &region; }
 
  private:
   absl::Status BeginFrame(const FrameHeader& header, std::byte** target) override;
@@ -83,7 +83,7 @@ class Link {
   void LoseConnection(std::string_view cause);
   void NoteRead();
   // Memory that the caller takes back: if a stream is at it, the link breaks.
-  void Withdraw(const Region& region);
+  void Withdraw(const message::Region& region);
   void CheckDeadlines(int64_t now);
   // Closes every connection and ends every request. REQUIRES: no event is being handled.
   void Close(const absl::Status& status);

@@ -51,7 +51,7 @@ class RawConnection {
     Write(std::string(AsText(EncodeHeader(header))) + std::string(payload));
   }
   // The answer to a handshake as `own`: OK, or the reason of the refusal.
-  absl::Status Greet(const Identity& own) {
+  absl::Status ShakeHands(const Identity& own) {
     Handshake handshake(own, /*connecting=*/true, /*expected_peer=*/-1);
     std::string out;
     handshake.Start(&out);
@@ -103,7 +103,7 @@ class LoneRank {
   }
   std::unique_ptr<RawConnection> Peer(uint32_t stream = 0) {
     auto connection = std::make_unique<RawConnection>(rank->endpoint());
-    const absl::Status status = connection->Greet(PeerIdentity(stream));
+    const absl::Status status = connection->ShakeHands(PeerIdentity(stream));
     EXPECT_TRUE(status.ok()) << status;
     return connection;
   }

@@ -41,8 +41,8 @@ void OutStream::OnEvents(uint32_t events) {
   switch (state_) {
     case State::kConnecting:
       return FinishConnecting();
-    case State::kGreeting:
-      return Greet();
+    case State::kHandshake:
+      return ContinueHandshake();
     case State::kOpen:
       if ((events & ~uint32_t{EPOLLOUT}) != 0) LookForEnd();
       if ((events & EPOLLOUT) != 0) Pump();
@@ -60,21 +60,21 @@ void OutStream::FinishConnecting() {
   }
   Identity own = shared_->identity;
   own.stream = static_cast<uint32_t>(number_);
-  greeting_.emplace(own, /*connecting=*/true, link_->peer());
-  if (const absl::Status status = greeting_->Start(socket_.fd()); !status.ok()) {
+  handshake_.emplace(own, /*connecting=*/true, link_->peer());
+  if (const absl::Status status = handshake_->Start(socket_.fd()); !status.ok()) {
     return Lose(std::string(MessageOf(status)));
   }
-  state_ = State::kGreeting;
+  state_ = State::kHandshake;
   Want(EPOLLIN);
 }
 
-void OutStream::Greet() {
+void OutStream::ContinueHandshake() {
   shared_->moved = true;
-  const absl::Status status = greeting_->Continue(socket_.fd());
+  const absl::Status status = handshake_->Continue(socket_.fd());
   if (absl::IsUnavailable(status)) return Lose(std::string(MessageOf(status)));
   if (!status.ok()) return link_->Break(status);
-  if (!greeting_->done()) return;
-  greeting_.reset();
+  if (!handshake_->done()) return;
+  handshake_.reset();
   deadline_ = 0;
   state_ = State::kOpen;
   Pump();

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "tutti/net/poller.h"
-#include "tutti/net/port/greeting.h"
+#include "tutti/net/port/handshake_io.h"
 #include "tutti/net/socket.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/transport.h"
@@ -71,10 +71,10 @@ class OutStream final : public EventHandler {
   uint32_t wanted() const { return wanted_; }
 
  private:
-  enum class State : uint8_t { kNew, kConnecting, kGreeting, kOpen, kClosed };
+  enum class State : uint8_t { kNew, kConnecting, kHandshake, kOpen, kClosed };
 
   void FinishConnecting();
-  void Greet();
+  void ContinueHandshake();
   void LookForEnd();
   bool WriteOnce(size_t* budget);
   void Advance(size_t bytes);
@@ -89,7 +89,7 @@ class OutStream final : public EventHandler {
   Socket socket_;
   uint32_t wanted_ = 0;
   int64_t deadline_ = 0;
-  std::optional<Greeting> greeting_;
+  std::optional<HandshakeIo> handshake_;
   std::deque<OutFrame> queue_;
   size_t written_ = 0;  // bytes of the first frame in the queue
 };

@@ -115,7 +115,7 @@ void Outbox::Put(MemoryKey destination, ConstBytes source, Request* request) {
   AddBulk(std::move(message), /*in_order=*/true);
 }
 
-void Outbox::Answer(uint64_t id, std::shared_ptr<Region> region, ConstBytes bytes) {
+void Outbox::Answer(uint64_t id, std::shared_ptr<message::Region> region, ConstBytes bytes) {
   BulkMessage message;
   message.header = {.kind = FrameKind::kData, .id = id, .total = bytes.size()};
   message.data = bytes.data();
@@ -210,7 +210,7 @@ void Outbox::Written(const OutFrame& frame) {
 
 // The end ----------------------------------------------------------------------------------------
 
-bool Outbox::Uses(const Region& region) const {
+bool Outbox::Uses(const message::Region& region) const {
   return std::any_of(messages_.begin(), messages_.end(),
                      [&](const BulkMessage& message) { return message.region.get() == &region; });
 }

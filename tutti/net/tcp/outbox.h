@@ -10,10 +10,10 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "tutti/net/message/region.h"
 #include "tutti/net/message/wire.h"
 #include "tutti/net/tcp/frame.h"
 #include "tutti/net/tcp/out_stream.h"
-#include "tutti/net/tcp/region.h"
 #include "tutti/net/transport.h"
 
 namespace tutti::net::tcp {
@@ -22,12 +22,12 @@ namespace tutti::net::tcp {
 struct BulkMessage {
   FrameHeader header;  // of every frame, but for what differs between them
   const std::byte* data = nullptr;
-  Request* request = nullptr;      // null: nobody waits for the writing
-  std::shared_ptr<Region> region;  // that the data lies in, if a peer asked for it
-  int stream = 0;                  // the only one it may use; 0: all
-  uint64_t number = 0;             // messages begin in this order
-  uint64_t cut = 0;                // bytes
-  int in_flight = 0;               // frames that are cut and not written
+  Request* request = nullptr;               // null: nobody waits for the writing
+  std::shared_ptr<message::Region> region;  // that the data lies in, if a peer asked for it
+  int stream = 0;                           // the only one it may use; 0: all
+  uint64_t number = 0;                      // messages begin in this order
+  uint64_t cut = 0;                         // bytes
+  int in_flight = 0;                        // frames that are cut and not written
   std::list<BulkMessage>::iterator self;
 };
 
@@ -57,13 +57,13 @@ class Outbox final : public FrameSource, public message::Wire {
   // A small frame; the payload is copied.
   void SendControl(FrameHeader header, std::string_view payload = {});
   // Answers a kGet: `bytes` of the region go to the peer's `id`.
-  void Answer(uint64_t id, std::shared_ptr<Region> region, ConstBytes bytes);
+  void Answer(uint64_t id, std::shared_ptr<message::Region> region, ConstBytes bytes);
 
   // Frames of the peer that answer.
   absl::Status OnPutDone(const FrameHeader& header);
   absl::Status OnPutRefused(const FrameHeader& header, std::string_view reason);
 
-  bool Uses(const Region& region) const;
+  bool Uses(const message::Region& region) const;
   // The stream that has waited too long for its connection, or null.
   const OutStream* Overdue(int64_t now) const;
   void Close(const absl::Status& status);

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "tutti/net/handshake.h"
+#include "tutti/net/message/region.h"
 #include "tutti/net/message/short_queue.h"
 #include "tutti/net/message/stash.h"
 #include "tutti/net/poller.h"
-#include "tutti/net/tcp/region.h"
 #include "tutti/net/tcp/tcp_transport.h"
 
 namespace tutti::net::tcp {
@@ -23,7 +23,7 @@ struct Shared {
   TcpOptions options;
   Identity identity;
   Poller poller;
-  std::shared_ptr<RegionTable> regions = std::make_shared<RegionTable>();
+  std::shared_ptr<message::RegionTable> regions = std::make_shared<message::RegionTable>();
   message::Stash stash;
   message::ShortQueue shorts;
   std::vector<Link*> breaking;  // links to be closed when the events are handled

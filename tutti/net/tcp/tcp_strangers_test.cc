@@ -42,7 +42,7 @@ TEST(TcpStrangersTest, StrangersAreRefusedAndTheJobGoesOn) {
     Identity own = fits;
     test.edit(&own);
     RawConnection connection(ranks[1]->endpoint());
-    EXPECT_THAT(TextOf(connection.Greet(own)), HasSubstr(test.expected));
+    EXPECT_THAT(TextOf(connection.ShakeHands(own)), HasSubstr(test.expected));
     EXPECT_TRUE(connection.EndsWithin20Seconds());
   }
   for (const std::string_view garbage : {std::string_view("GET / HTTP/1.1\r\n\r\n"),
@@ -62,7 +62,8 @@ TEST(TcpStrangersTest, AStreamThatIsThereIsNotTakenTwice) {
   LoneRank lone;
   const auto peer = lone.Peer();
   RawConnection second(lone.rank->endpoint());
-  EXPECT_THAT(TextOf(second.Greet(LoneRank::PeerIdentity())), HasSubstr("has stream 0 already"));
+  EXPECT_THAT(TextOf(second.ShakeHands(LoneRank::PeerIdentity())),
+              HasSubstr("has stream 0 already"));
   const std::string text = "hello";
   peer->WriteFrame({.kind = FrameKind::kShort, .total = text.size()}, text);
   EXPECT_EQ(lone.rank->WaitForShorts(1)[0].bytes, text.size());

@@ -137,7 +137,7 @@ TcpTransportImpl::~TcpTransportImpl() {
 absl::Status TcpTransportImpl::Open() {
   TUTTI_RETURN_IF_ERROR(shared_.poller.Open());
   TUTTI_RETURN_IF_ERROR(OpenDoor());
-  shared_.regions->OnWithdrawn([this](const Region& region) {
+  shared_.regions->OnWithdrawn([this](const message::Region& region) {
     for (const auto& link : links_) {
       if (link != nullptr) link->Withdraw(region);
     }
@@ -218,7 +218,8 @@ Link* TcpTransportImpl::LinkFor(int peer, Request* request) {
 
 absl::StatusOr<std::byte*> TcpTransportImpl::Map(int peer, MemoryKey key, size_t bytes) {
   if (peer == rank()) {
-    TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Region> region, shared_.regions->Find(key, bytes));
+    TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<message::Region> region,
+                           shared_.regions->Find(key, bytes));
     return region->bytes.data() + key.offset;
   }
   return FailedPrecondition("{}: its memory cannot be mapped over TCP; use Get and Put",

@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "tutti/net/transport.h"
 
-// What ranks say to each other over UCX: active messages, each with one header of this form and
-// perhaps data. docs/formats/data-plane.md has the meaning of the fields by kind.
+// Frames between ranks over UCX: active messages, each with a header of this form and optional
+// data. docs/formats/ucx.md describes the fields of each kind.
 namespace tutti::net::ucx {
 
 enum class FrameKind : uint8_t {

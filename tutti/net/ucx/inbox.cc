@@ -198,7 +198,7 @@ void Inbox::RefusePut(uint64_t id, const absl::Status& why) {
 }
 
 void Inbox::OnPut(const FrameHeader& header, const Payload& payload) {
-  absl::StatusOr<std::shared_ptr<tcp::Region>> region =
+  absl::StatusOr<std::shared_ptr<message::Region>> region =
       shared_->regions->Find(header.memory(), header.total);
   if (!region.ok()) {
     link_->worker().Drop(payload);
@@ -217,7 +217,7 @@ void Inbox::OnPut(const FrameHeader& header, const Payload& payload) {
 }
 
 void Inbox::OnGet(const FrameHeader& header) {
-  absl::StatusOr<std::shared_ptr<tcp::Region>> region =
+  absl::StatusOr<std::shared_ptr<message::Region>> region =
       shared_->regions->Find(header.memory(), header.total);
   if (!region.ok()) {
     return link_->SendControl({.kind = FrameKind::kRefused, .id = header.id},

@@ -119,7 +119,7 @@ void Link::Get(MemoryKey source, Bytes destination, Request* request) {
                .total = destination.size()});
 }
 
-void Link::Answer(uint64_t id, std::shared_ptr<tcp::Region> region, ConstBytes bytes) {
+void Link::Answer(uint64_t id, std::shared_ptr<message::Region> region, ConstBytes bytes) {
   Transmit({.header = {.kind = FrameKind::kData, .id = id, .total = bytes.size()},
             .data = bytes,
             .region = std::move(region)},
@@ -230,7 +230,7 @@ void Link::SendControl(const FrameHeader& header, std::string_view data) {
 }
 
 void Link::StartReceive(const Payload& payload, std::byte* destination,
-                        std::shared_ptr<tcp::Region> region, Ended ended) {
+                        std::shared_ptr<message::Region> region, Ended ended) {
   worker().StartReceive(payload.data, {destination, payload.bytes}, std::move(region), &transfers_,
                         [this, ended = std::move(ended)](const absl::Status& status) {
                           if (!status.ok()) Lose(status);
@@ -274,7 +274,7 @@ void Link::Lose(const absl::Status& status) {
   Break(status);
 }
 
-void Link::Withdraw(const tcp::Region& region) {
+void Link::Withdraw(const message::Region& region) {
   const bool used = std::any_of(transfers_.begin(), transfers_.end(), [&](const Transfer& one) {
     return !one.done && one.region.get() == &region;
   });

@@ -9,10 +9,10 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "tutti/net/message/engine.h"
+#include "tutti/net/message/region.h"
 #include "tutti/net/message/short_queue.h"
 #include "tutti/net/message/stash.h"
 #include "tutti/net/poller.h"
-#include "tutti/net/tcp/region.h"
 #include "tutti/net/ucx/inbox.h"
 #include "tutti/net/ucx/worker.h"
 
@@ -23,7 +23,7 @@ struct Shared {
   UcxOptions options;
   std::unique_ptr<Worker> worker;
   Poller poller;
-  std::shared_ptr<tcp::RegionTable> regions = std::make_shared<tcp::RegionTable>();
+  std::shared_ptr<message::RegionTable> regions = std::make_shared<message::RegionTable>();
   message::Stash stash;
   message::ShortQueue shorts;
   PieceBuffers pieces;
@@ -70,11 +70,11 @@ class Link final : public message::Wire {
   // For the Inbox. A small frame; the data is copied.
   void SendControl(const FrameHeader& header, std::string_view data = {});
   // Answers a kGet: `bytes` of the region go to the peer's `id`.
-  void Answer(uint64_t id, std::shared_ptr<tcp::Region> region, ConstBytes bytes);
+  void Answer(uint64_t id, std::shared_ptr<message::Region> region, ConstBytes bytes);
   // The peer has put the bytes in place, or refuses to.
   absl::Status OnPutAnswered(uint64_t id, const absl::Status& status);
   void StartReceive(const Payload& payload, std::byte* destination,
-                    std::shared_ptr<tcp::Region> region, Ended ended);
+                    std::shared_ptr<message::Region> region, Ended ended);
 
   void OnFrame(const FrameHeader& header, const Payload& payload);
   // The peer will send no more; of all its frames, `frames` have been sent.
@@ -85,7 +85,7 @@ class Link final : public message::Wire {
   void Break(const absl::Status& status);
   void Lose(const absl::Status& status);
   // Memory that the caller takes back: if UCX is at it, the link breaks, and UCX lets go of it.
-  void Withdraw(const tcp::Region& region);
+  void Withdraw(const message::Region& region);
   // Closes the connection and ends every request.
   void Close(const absl::Status& status);
   // The peer has gone, but all it sent before has arrived whole and may still be received.

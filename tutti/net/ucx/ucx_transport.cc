@@ -157,7 +157,7 @@ absl::Status UcxTransportImpl::Open() {
   TUTTI_RETURN_IF_ERROR(shared_.poller.Open());
   TUTTI_RETURN_IF_ERROR(shared_.poller.Add(shared_.worker->event_fd(), EPOLLIN, &nothing_));
   endpoint_ = ToString({.host = options.host, .key = key, .address = shared_.worker->address()});
-  shared_.regions->OnWithdrawn([this](const tcp::Region& region) {
+  shared_.regions->OnWithdrawn([this](const message::Region& region) {
     const Lock lock(mutex_);
     for (const auto& link : links_) {
       if (link != nullptr) link->Withdraw(region);
@@ -222,7 +222,7 @@ Link* UcxTransportImpl::LinkFor(int peer, Request* request) {
 
 absl::StatusOr<std::byte*> UcxTransportImpl::Map(int peer, MemoryKey key, size_t bytes) {
   if (peer == rank()) {
-    TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<tcp::Region> region,
+    TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<message::Region> region,
                            shared_.regions->Find(key, bytes));
     return region->bytes.data() + key.offset;
   }

@@ -210,8 +210,8 @@ void Worker::StartSend(const Connection& connection, Send send, Transfers* home,
                                          send.data.size(), &param));
 }
 
-void Worker::StartReceive(void* descriptor, Bytes destination, std::shared_ptr<tcp::Region> region,
-                          Transfers* home, Ended ended) {
+void Worker::StartReceive(void* descriptor, Bytes destination,
+                          std::shared_ptr<message::Region> region, Transfers* home, Ended ended) {
   Transfer* const transfer = Add(home, std::move(ended));
   transfer->region = std::move(region);
   transfer->borrows = true;

@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tutti/net/tcp/region.h"
+#include "tutti/net/message/region.h"
 #include "tutti/net/transport.h"
 #include "tutti/net/ucx/frame.h"
 #include "tutti/net/ucx/library.h"
@@ -32,10 +32,10 @@ using Ended = std::function<void(const absl::Status&)>;
 struct Transfer {
   Worker* worker = nullptr;
   FrameHeader header;
-  std::vector<std::byte> copy;          // of the data, where the caller's may go
-  std::shared_ptr<tcp::Region> region;  // that is read from, or written to, for the peer
-  Ended ended;                          // empty: nobody wants to know any more
-  bool borrows = false;                 // memory of the caller's
+  std::vector<std::byte> copy;              // of the data, where the caller's may go
+  std::shared_ptr<message::Region> region;  // that is read from, or written to, for the peer
+  Ended ended;                              // empty: nobody wants to know any more
+  bool borrows = false;                     // memory of the caller's
   bool done = false;
   ucs_status_t status = UCS_OK;
   std::list<Transfer>* home = nullptr;
@@ -101,11 +101,11 @@ class Worker {
     ConstBytes data = {};
     bool copies = false;  // the data, so that the caller's may go
     unsigned flags = 0;   // UCP_AM_SEND_FLAG_...
-    std::shared_ptr<tcp::Region> region = nullptr;
+    std::shared_ptr<message::Region> region = nullptr;
   };
   // The request is added to `home`, and `ended` called: perhaps at once, else from HandleCompleted.
   void StartSend(const Connection& connection, Send send, Transfers* home, Ended ended);
-  void StartReceive(void* descriptor, Bytes destination, std::shared_ptr<tcp::Region> region,
+  void StartReceive(void* descriptor, Bytes destination, std::shared_ptr<message::Region> region,
                     Transfers* home, Ended ended);
   // Nobody wants that data.
   void Drop(const Payload& payload);

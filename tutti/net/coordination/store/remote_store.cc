@@ -8,6 +8,7 @@
 
 #include "tutti/base/awaited.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 
 namespace tutti::net {
 namespace {
@@ -115,7 +116,8 @@ class RemoteStore::Chain final : public std::enable_shared_from_this<Chain> {
 
 RemoteStore::RemoteStore(Send send)
     : send_(std::make_shared<const Send>(std::move(send))), teller_(std::make_shared<Teller>()) {
-  teller_->thread = std::thread([teller = teller_.get()] { teller->Run(); });
+  teller_->thread = ValueOrThrow(StartThread("the thread that tells the changes of a store",
+                                             [teller = teller_.get()] { teller->Run(); }));
 }
 
 RemoteStore::~RemoteStore() {

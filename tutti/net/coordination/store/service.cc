@@ -11,6 +11,7 @@
 
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 
 namespace tutti::net {
 namespace {
@@ -34,7 +35,9 @@ absl::StatusOr<std::string> Encoded(const absl::StatusOr<StoreReply>& reply) {
 
 }  // namespace
 
-StoreService::StoreService(MemoryStore* store) : store_(store), thread_([this] { Run(); }) {}
+StoreService::StoreService(MemoryStore* store)
+    : store_(store),
+      thread_(ValueOrThrow(StartThread("the thread of a job's store", [this] { Run(); }))) {}
 
 StoreService::~StoreService() { Stop(); }
 

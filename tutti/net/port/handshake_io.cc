@@ -1,4 +1,4 @@
-#include "tutti/net/port/greeting.h"
+#include "tutti/net/port/handshake_io.h"
 
 #include <sys/socket.h>
 
@@ -26,19 +26,19 @@ absl::Status SendWhole(int fd, const std::string& text) {
 
 // A peer that has given up the link says so when a further stream is made; that is no other than
 // finding it gone.
-absl::Status Greeting::Failure() const {
+absl::Status HandshakeIo::Failure() const {
   const absl::Status status = handshake_.status();
   if (handshake_.refusal() != Refusal::kNotAdmitted) return status;
   return Unavailable("{}", MessageOf(status));
 }
 
-absl::Status Greeting::Start(int fd) {
+absl::Status HandshakeIo::Start(int fd) {
   std::string out;
   handshake_.Start(&out);
   return SendWhole(fd, out);
 }
 
-absl::Status Greeting::Continue(int fd) {
+absl::Status HandshakeIo::Continue(int fd) {
   while (handshake_.state() == Handshake::State::kMore) {
     std::array<std::byte, 1024> bytes;
     // Never reads past the end: what follows belongs to the frames.

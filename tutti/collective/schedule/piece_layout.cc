@@ -1,4 +1,4 @@
-#include "tutti/collective/schedule/layout.h"
+#include "tutti/collective/schedule/piece_layout.h"
 
 #include <algorithm>
 
@@ -18,8 +18,8 @@ int64_t PartOf(int64_t total, int parts, int64_t line) {
 
 }  // namespace
 
-Layout Layout::Even(int64_t total, int chunks, int segments, int64_t element_bytes) {
-  Layout layout;
+PieceLayout PieceLayout::Even(int64_t total, int chunks, int segments, int64_t element_bytes) {
+  PieceLayout layout;
   layout.total_ = total;
   layout.line_ = std::max<int64_t>(1, kLineBytes / element_bytes);
   layout.segments_ = segments;
@@ -28,8 +28,8 @@ Layout Layout::Even(int64_t total, int chunks, int segments, int64_t element_byt
   return layout;
 }
 
-Layout Layout::Equal(int64_t count, int chunks, int segments, int64_t element_bytes) {
-  Layout layout;
+PieceLayout PieceLayout::Equal(int64_t count, int chunks, int segments, int64_t element_bytes) {
+  PieceLayout layout;
   layout.total_ = count * chunks;
   layout.line_ = std::max<int64_t>(1, kLineBytes / element_bytes);
   layout.segments_ = segments;
@@ -38,7 +38,7 @@ Layout Layout::Equal(int64_t count, int chunks, int segments, int64_t element_by
   return layout;
 }
 
-void Layout::SetVarying(std::span<const int64_t> counts, int segments, int64_t element_bytes) {
+void PieceLayout::SetVarying(std::span<const int64_t> counts, int segments, int64_t element_bytes) {
   line_ = std::max<int64_t>(1, kLineBytes / element_bytes);
   segments_ = segments;
   begins_.assign(1, 0);
@@ -46,7 +46,7 @@ void Layout::SetVarying(std::span<const int64_t> counts, int segments, int64_t e
   total_ = begins_.back();
 }
 
-Range Layout::OfSegment(int piece) const {
+Range PieceLayout::OfSegment(int piece) const {
   const int chunk = piece / segments_;
   const int64_t segment = piece % segments_;
   int64_t begin, end, part;

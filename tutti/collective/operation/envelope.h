@@ -11,8 +11,8 @@
 
 namespace tutti::collective {
 
-// What a rank says of its part in an operation. Ranks whose descriptors differ do not belong
-// together.
+// How one rank describes its call of an operation. If the descriptors of two ranks differ, the
+// operation fails.
 struct Descriptor {
   Operation operation = Operation::kBarrier;
   DType dtype = DType::kInvalid;
@@ -44,22 +44,22 @@ struct AlgorithmId {
 };
 
 // The first message of an operation between two ranks: the descriptor, and where the sender's data
-// can be reached. Fits a short message, and leaves room for a rider: the first message of the
+// can be reached. Fits a short message, and leaves room for a piggyback: the first message of the
 // schedule to that peer goes with it where it is short, so that a small operation is one message.
-struct Greeting {
+struct Envelope {
   Descriptor descriptor;
   bool signals = false;   // also the first signal of the schedule
   bool ordinary = false;  // the data is in ordinary memory; `memory` is where it is staged
   net::MemoryKey memory;
 };
 
-constexpr size_t kGreetingBytes = 40;
-constexpr size_t kRiderBytes = net::Transport::kShortBytes - kGreetingBytes;  // at most
-void PackGreeting(const Greeting& greeting, std::byte* out);
+constexpr size_t kEnvelopeBytes = 40;
+constexpr size_t kPiggybackBytes = net::Transport::kShortBytes - kEnvelopeBytes;  // at most
+void PackEnvelope(const Envelope& envelope, std::byte* out);
 // Checks length and every field; INVALID_ARGUMENT names the first that is out of range.
-absl::StatusOr<Greeting> UnpackGreeting(std::span<const std::byte> bytes);
+absl::StatusOr<Envelope> UnpackEnvelope(std::span<const std::byte> bytes);
 
-// What differs, for people, lower rank first: "rank 0 gives 1000 float32, rank 2 gives 1001
+// What differs, as text for users, lower rank first: "rank 0 gives 1000 float32, rank 2 gives 1001
 // float32". REQUIRES: a != b.
 std::string Difference(int rank_a, const Descriptor& a, int rank_b, const Descriptor& b);
 

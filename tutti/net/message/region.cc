@@ -1,4 +1,4 @@
-#include "tutti/net/tcp/region.h"
+#include "tutti/net/message/region.h"
 
 #include <sys/mman.h>
 
@@ -8,7 +8,7 @@
 #include "tutti/base/status.h"
 #include "tutti/net/socket.h"
 
-namespace tutti::net::tcp {
+namespace tutti::net::message {
 
 Region::~Region() {
   if (mapped > 0) munmap(bytes.data(), mapped);
@@ -92,4 +92,4 @@ void RegionTable::Withdraw(std::shared_ptr<Region> region) {
   if (withdrawn != nullptr) withdrawn(*region);
 }
 
-}  // namespace tutti::net::tcp
+}  // namespace tutti::net::message

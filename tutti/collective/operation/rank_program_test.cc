@@ -1,4 +1,4 @@
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Closure Closed(Closure waits) {
   return waits;
 }
 
-TEST(Program, EdgesAreThoseOfTheOrderRules) {
+TEST(RankProgram, EdgesAreThoseOfTheOrderRules) {
   for (const Algorithm& algorithm : Algorithms()) {
     for (int operation = 1; operation <= 9; ++operation) {
       if (!algorithm.supports(static_cast<Operation>(operation))) continue;
@@ -61,7 +61,7 @@ TEST(Program, EdgesAreThoseOfTheOrderRules) {
   }
 }
 
-TEST(Program, DirectKeepsItsOwnChunkToItself) {
+TEST(RankProgram, DirectKeepsItsOwnChunkToItself) {
   const auto schedule = (*FindAlgorithm("direct"))->make({.ranks = 3, .hosts = {}});
   ASSERT_TRUE(schedule.ok());
   const auto program = MakeProgram(*schedule, 1);
@@ -73,7 +73,7 @@ TEST(Program, DirectKeepsItsOwnChunkToItself) {
   EXPECT_TRUE(program->peers[0].signalled && program->peers[1].signalled);
 }
 
-TEST(Program, RingHasTwoPeersAndMayRound) {
+TEST(RankProgram, RingHasTwoPeersAndMayRound) {
   const auto schedule = (*FindAlgorithm("ring"))->make({.ranks = 5, .segments = 2, .hosts = {}});
   ASSERT_TRUE(schedule.ok());
   const auto program = MakeProgram(*schedule, 0);
@@ -85,34 +85,34 @@ TEST(Program, RingHasTwoPeersAndMayRound) {
   EXPECT_FALSE(program->touches_memory);
 }
 
-std::vector<int32_t> RidersOf(const char* algorithm, int ranks, int rank) {
+std::vector<int32_t> PiggybacksOf(const char* algorithm, int ranks, int rank) {
   const auto schedule = (*FindAlgorithm(algorithm))->make({.ranks = ranks, .hosts = {}});
   const auto program = MakeProgram(*schedule, rank);
-  std::vector<int32_t> riders;
-  for (const Program::Peer& peer : program->peers) {
-    riders.push_back(peer.rider);
-    if (peer.rider < 0) continue;
-    const ProgramStep& step = program->steps[peer.rider];
-    EXPECT_TRUE(step.rides && step.kind == StepKind::kSend && step.peer == peer.rank);
+  std::vector<int32_t> piggybacks;
+  for (const RankProgram::Peer& peer : program->peers) {
+    piggybacks.push_back(peer.piggyback);
+    if (peer.piggyback < 0) continue;
+    const ProgramStep& step = program->steps[peer.piggyback];
+    EXPECT_TRUE(step.piggybacked && step.kind == StepKind::kSend && step.peer == peer.rank);
     EXPECT_TRUE(step.message == 0 && step.waits == 0);
   }
-  const auto rides = [](const ProgramStep& step) { return step.rides; };
-  EXPECT_EQ(std::ranges::count_if(program->steps, rides),
-            std::ranges::count_if(riders, [](int32_t rider) { return rider >= 0; }));
-  return riders;
+  const auto piggybacked = [](const ProgramStep& step) { return step.piggybacked; };
+  EXPECT_EQ(std::ranges::count_if(program->steps, piggybacked),
+            std::ranges::count_if(piggybacks, [](int32_t piggyback) { return piggyback >= 0; }));
+  return piggybacks;
 }
 
-TEST(Program, WhatIsSentFirstAndAtOnceRides) {
-  EXPECT_THAT(RidersOf("exchange", 3, 1), ::testing::Each(::testing::Ge(0)));
+TEST(RankProgram, WhatIsSentFirstAndAtOnceRides) {
+  EXPECT_THAT(PiggybacksOf("exchange", 3, 1), ::testing::Each(::testing::Ge(0)));
   // A ring sends one way.
-  EXPECT_THAT(RidersOf("ring", 5, 0), ::testing::Contains(-1).Times(1));
-  EXPECT_THAT(RidersOf("ring", 5, 0), ::testing::Contains(::testing::Ge(0)).Times(1));
-  EXPECT_THAT(RidersOf("direct", 3, 1), ::testing::Each(-1));
+  EXPECT_THAT(PiggybacksOf("ring", 5, 0), ::testing::Contains(-1).Times(1));
+  EXPECT_THAT(PiggybacksOf("ring", 5, 0), ::testing::Contains(::testing::Ge(0)).Times(1));
+  EXPECT_THAT(PiggybacksOf("direct", 3, 1), ::testing::Each(-1));
 }
 
 // Only where everybody sends all it has to everybody at once: in a central all-reduce of two ranks
 // each sends once to the other too, but one of them sends the sum.
-TEST(Program, OnlyAnExchangeIsOneRound) {
+TEST(RankProgram, OnlyAnExchangeIsOneRound) {
   for (const int ranks : {2, 3, 5}) {
     for (const Algorithm& algorithm : Algorithms()) {
       const auto schedule = algorithm.make({.ranks = ranks, .hosts = {}});
@@ -128,7 +128,7 @@ TEST(Program, OnlyAnExchangeIsOneRound) {
 }
 
 // Whoever asks for rounded journeys gets them, from every algorithm that sends anything.
-TEST(Program, WhateverTravelsMayBeRounded) {
+TEST(RankProgram, WhateverTravelsMayBeRounded) {
   for (const Algorithm& algorithm : Algorithms()) {
     for (int operation = 1; operation <= 9; ++operation) {
       if (!algorithm.supports(static_cast<Operation>(operation))) continue;
@@ -151,7 +151,7 @@ TEST(Program, WhateverTravelsMayBeRounded) {
   }
 }
 
-TEST(Program, ExchangeRoundsWhatItSendsAndSums) {
+TEST(RankProgram, ExchangeRoundsWhatItSendsAndSums) {
   const auto sum = (*FindAlgorithm("exchange"))->make({.ranks = 3, .hosts = {}});
   ASSERT_TRUE(sum.ok());
   EXPECT_EQ(MakeProgram(*sum, 1)->rounds_own, std::vector<int32_t>{0});

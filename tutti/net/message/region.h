@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "tutti/net/transport.h"
 
-namespace tutti::net::tcp {
+namespace tutti::net::message {
 
 // Memory that peers may name. Whoever reads from it or writes to it on a peer's behalf holds a
 // reference, so memory that Allocate made stays until the last has let go.
@@ -53,4 +53,4 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
   std::function<void(const Region&)> withdrawn_;
 };
 
-}  // namespace tutti::net::tcp
+}  // namespace tutti::net::message

@@ -1,4 +1,4 @@
-// An engine and a peer that is played by hand: short data goes and comes with the greeting.
+// An engine and a peer that is played by hand: short data goes and comes with the envelope.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,9 +22,9 @@ struct Sent final : net::Request {
 };
 
 // Rank 0 is an engine, rank 1 the test.
-class Rider : public ::testing::Test {
+class Piggyback : public ::testing::Test {
  protected:
-  Rider() : transports_(net::LoopbackTransport::Make(2)), engine_(Take(0), nullptr, 5) {
+  Piggyback() : transports_(net::LoopbackTransport::Make(2)), engine_(Take(0), nullptr, 5) {
     peer_ = Take(1);
     group_ = *engine_.AddGroup(std::make_unique<GroupState>("world", std::vector<int>{0, 1}, 0,
                                                             std::vector<int>{0, 0}, nullptr));
@@ -42,7 +42,7 @@ class Rider : public ::testing::Test {
   }
 
   // What the engine has said. Loopback delivers at once.
-  net::Transport::ShortMessage Greeting() {
+  net::Transport::ShortMessage Envelope() {
     net::Transport::ShortMessage message;
     peer_->Progress();
     EXPECT_TRUE(peer_->NextShort(&message));
@@ -55,46 +55,46 @@ class Rider : public ::testing::Test {
   GroupState* group_ = nullptr;
 };
 
-TEST_F(Rider, ShortDataIsOneMessageEachWay) {
+TEST_F(Piggyback, ShortDataIsOneMessageEachWay) {
   std::vector<float> data = {1, 2, 3};
   const Handle handle = AllReduce(data);
-  net::Transport::ShortMessage message = Greeting();
-  ASSERT_EQ(message.bytes, kGreetingBytes + 12);
+  net::Transport::ShortMessage message = Envelope();
+  ASSERT_EQ(message.bytes, kEnvelopeBytes + 12);
   const float theirs[] = {10, 20, 30};
-  EXPECT_EQ(std::memcmp(message.data + kGreetingBytes, data.data(), 12), 0);
-  std::memcpy(message.data + kGreetingBytes, theirs, 12);
+  EXPECT_EQ(std::memcmp(message.data + kEnvelopeBytes, data.data(), 12), 0);
+  std::memcpy(message.data + kEnvelopeBytes, theirs, 12);
   ASSERT_TRUE(peer_->SendShort(0, message.tag, {message.data, message.bytes}).ok());
   EXPECT_TRUE(handle.Wait().ok());
   EXPECT_THAT(data, ::testing::ElementsAre(11, 22, 33));
 }
 
-TEST_F(Rider, LongDataGoesByItself) {
-  std::vector<float> data(kRiderBytes / 4 + 1, 1);
+TEST_F(Piggyback, LongDataGoesByItself) {
+  std::vector<float> data(kPiggybackBytes / 4 + 1, 1);
   const Handle handle = AllReduce(data);
-  EXPECT_EQ(Greeting().bytes, kGreetingBytes);
+  EXPECT_EQ(Envelope().bytes, kEnvelopeBytes);
 }
 
-TEST_F(Rider, WhatDoesNotRideComesByItself) {
+TEST_F(Piggyback, WhatIsNotPiggybackedComesByItself) {
   std::vector<float> data = {1, 2, 3};
   const Handle handle = AllReduce(data);
-  const net::Transport::ShortMessage message = Greeting();
+  const net::Transport::ShortMessage message = Envelope();
   const float theirs[] = {10, 20, 30};
   Sent sent;
-  ASSERT_TRUE(peer_->SendShort(0, message.tag, {message.data, kGreetingBytes}).ok());
+  ASSERT_TRUE(peer_->SendShort(0, message.tag, {message.data, kEnvelopeBytes}).ok());
   peer_->Send(0, message.tag, std::as_bytes(std::span(theirs)), &sent);
   EXPECT_TRUE(handle.Wait().ok());
   EXPECT_THAT(data, ::testing::ElementsAre(11, 22, 33));
 }
 
-TEST_F(Rider, AnotherLengthIsRefused) {
+TEST_F(Piggyback, AnotherLengthIsRefused) {
   std::vector<float> data = {1, 2, 3};
   const Handle handle = AllReduce(data);
-  const net::Transport::ShortMessage message = Greeting();
+  const net::Transport::ShortMessage message = Envelope();
   ASSERT_TRUE(peer_->SendShort(0, message.tag, {message.data, message.bytes - 1}).ok());
   const absl::Status status = handle.Wait();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(MessageOf(status)),
-              HasSubstr("rank 1 sent 11 bytes with its greeting; expected 12"));
+              HasSubstr("rank 1 sent 11 bytes with its envelope; expected 12"));
 }
 
 }  // namespace

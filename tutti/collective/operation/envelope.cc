@@ -1,4 +1,4 @@
-#include "tutti/collective/operation/greeting.h"
+#include "tutti/collective/operation/envelope.h"
 
 #include <fmt/format.h>
 
@@ -28,8 +28,8 @@ struct Packed {
   int64_t count;
   uint64_t offset;
 };
-static_assert(sizeof(Packed) == kGreetingBytes);
-static_assert(kGreetingBytes <= net::Transport::kShortBytes);
+static_assert(sizeof(Packed) == kEnvelopeBytes);
+static_assert(kEnvelopeBytes <= net::Transport::kShortBytes);
 
 constexpr uint8_t kSignals = 16;
 constexpr uint8_t kOrdinary = 32;
@@ -71,35 +71,35 @@ std::string AlgorithmId::Name() const {
   return name;
 }
 
-void PackGreeting(const Greeting& greeting, std::byte* out) {
-  const Descriptor& d = greeting.descriptor;
+void PackEnvelope(const Envelope& envelope, std::byte* out) {
+  const Descriptor& d = envelope.descriptor;
   Packed packed;
   packed.operation = static_cast<uint8_t>(d.operation);
   packed.dtype = static_cast<uint8_t>(d.dtype);
   packed.reduction = static_cast<uint8_t>(d.reduction);
   packed.wire_and_flags =
-      static_cast<uint8_t>(static_cast<uint8_t>(d.wire) | (greeting.signals ? kSignals : 0) |
-                           (greeting.ordinary ? kOrdinary : 0));
+      static_cast<uint8_t>(static_cast<uint8_t>(d.wire) | (envelope.signals ? kSignals : 0) |
+                           (envelope.ordinary ? kOrdinary : 0));
   packed.algorithm = d.algorithm;
   packed.segments = d.segments;
   packed.root = d.root;
   packed.group_size = d.group_size;
   packed.group_members = d.group_members;
   packed.counts = d.counts;
-  packed.region = greeting.memory.region;
+  packed.region = envelope.memory.region;
   packed.count = d.count;
-  packed.offset = greeting.memory.offset;
+  packed.offset = envelope.memory.offset;
   std::memcpy(out, &packed, sizeof(packed));
 }
 
-absl::StatusOr<Greeting> UnpackGreeting(std::span<const std::byte> bytes) {
-  if (bytes.size() != kGreetingBytes) {
-    return InvalidArgument("a greeting has {} bytes, expected {}", bytes.size(), kGreetingBytes);
+absl::StatusOr<Envelope> UnpackEnvelope(std::span<const std::byte> bytes) {
+  if (bytes.size() != kEnvelopeBytes) {
+    return InvalidArgument("an envelope has {} bytes, expected {}", bytes.size(), kEnvelopeBytes);
   }
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof(packed));
   const auto refuse = [](const char* field, int64_t value) {
-    return InvalidArgument("a greeting's {} is {}, which nothing stands for", field, value);
+    return InvalidArgument("an envelope's {} is {}, which nothing stands for", field, value);
   };
   if (packed.operation < 1 || packed.operation > static_cast<uint8_t>(Operation::kBarrier)) {
     return refuse("operation", packed.operation);
@@ -113,8 +113,8 @@ absl::StatusOr<Greeting> UnpackGreeting(std::span<const std::byte> bytes) {
     return refuse("wire type", packed.wire_and_flags);
   }
   if (packed.count < 0) return refuse("count", packed.count);
-  Greeting greeting;
-  greeting.descriptor = {.operation = static_cast<Operation>(packed.operation),
+  Envelope envelope;
+  envelope.descriptor = {.operation = static_cast<Operation>(packed.operation),
                          .dtype = static_cast<DType>(packed.dtype),
                          .reduction = static_cast<Reduction>(packed.reduction),
                          .wire = static_cast<Wire>(wire),
@@ -125,10 +125,10 @@ absl::StatusOr<Greeting> UnpackGreeting(std::span<const std::byte> bytes) {
                          .group_members = packed.group_members,
                          .counts = packed.counts,
                          .count = packed.count};
-  greeting.signals = (packed.wire_and_flags & kSignals) != 0;
-  greeting.ordinary = (packed.wire_and_flags & kOrdinary) != 0;
-  greeting.memory = {packed.region, packed.offset};
-  return greeting;
+  envelope.signals = (packed.wire_and_flags & kSignals) != 0;
+  envelope.ordinary = (packed.wire_and_flags & kOrdinary) != 0;
+  envelope.memory = {packed.region, packed.offset};
+  return envelope;
 }
 
 std::string Difference(int rank_a, const Descriptor& a, int rank_b, const Descriptor& b) {

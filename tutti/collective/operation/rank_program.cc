@@ -1,4 +1,4 @@
-#include "tutti/collective/operation/program.h"
+#include "tutti/collective/operation/rank_program.h"
 
 #include <algorithm>
 #include <set>
@@ -19,7 +19,7 @@ bool Contains(const std::vector<int32_t>& ranks, int rank) {
 }
 
 // The edges are those of the StepGraph that begin and end in this rank's list.
-void AddSteps(const Schedule& schedule, int rank, Program* program) {
+void AddSteps(const Schedule& schedule, int rank, RankProgram* program) {
   const auto graph = StepGraph::Make(schedule);
   TUTTI_CHECK(graph.ok());
   int32_t base = 0;  // the graph has the lists of all ranks in one row
@@ -41,7 +41,7 @@ void AddSteps(const Schedule& schedule, int rank, Program* program) {
     if (opening) out.opening = signalled.insert(step.peer).second;
     if (step.kind == StepKind::kSend) {
       out.message = sent[step.peer]++;
-      out.rides = out.message == 0 && out.waits == 0;
+      out.piggybacked = out.message == 0 && out.waits == 0;
     }
     if (step.kind == StepKind::kReceive || step.kind == StepKind::kReceiveReduce) {
       out.message = received[step.peer]++;
@@ -55,7 +55,7 @@ void AddSteps(const Schedule& schedule, int rank, Program* program) {
   }
 }
 
-void AddPeers(const Schedule& schedule, int rank, Program* program) {
+void AddPeers(const Schedule& schedule, int rank, RankProgram* program) {
   std::set<int> peers;
   for (int r = 0; r < schedule.ranks; ++r) {
     for (const Step& step : schedule.steps[r]) {
@@ -71,18 +71,19 @@ void AddPeers(const Schedule& schedule, int rank, Program* program) {
     const bool signalled =
         std::any_of(program->steps.begin(), program->steps.end(),
                     [peer](const ProgramStep& step) { return step.opening && step.peer == peer; });
-    const auto rider =
-        std::find_if(program->steps.begin(), program->steps.end(),
-                     [peer](const ProgramStep& step) { return step.rides && step.peer == peer; });
-    program->peers.push_back({.rank = peer,
-                              .signalled = signalled,
-                              .rider = rider == program->steps.end()
-                                           ? -1
-                                           : static_cast<int32_t>(rider - program->steps.begin())});
+    const auto piggyback = std::find_if(
+        program->steps.begin(), program->steps.end(),
+        [peer](const ProgramStep& step) { return step.piggybacked && step.peer == peer; });
+    program->peers.push_back(
+        {.rank = peer,
+         .signalled = signalled,
+         .piggyback = piggyback == program->steps.end()
+                          ? -1
+                          : static_cast<int32_t>(piggyback - program->steps.begin())});
   }
 }
 
-void AddUses(const Schedule& schedule, int rank, Program* program) {
+void AddUses(const Schedule& schedule, int rank, RankProgram* program) {
   program->uses.resize(schedule.pieces());
   std::vector<bool> written(schedule.data_pieces(), false);
   for (const Step& step : schedule.steps[rank]) {
@@ -130,7 +131,7 @@ bool IsOneRound(const Schedule& schedule) {
 }
 
 // What holds for the schedule as a whole, so that all ranks find the same.
-void AddTraits(const Schedule& schedule, Program* program) {
+void AddTraits(const Schedule& schedule, RankProgram* program) {
   bool messages = false;
   bool reaches_all = true;
   bool may_round = true;
@@ -184,8 +185,8 @@ bool IsReduction(Operation operation) {
          operation == Operation::kReduceScatter;
 }
 
-std::unique_ptr<const Program> MakeProgram(const Schedule& schedule, int rank) {
-  auto program = std::make_unique<Program>();
+std::unique_ptr<const RankProgram> MakeProgram(const Schedule& schedule, int rank) {
+  auto program = std::make_unique<RankProgram>();
   program->algorithm = schedule.algorithm;
   program->operation = schedule.operation;
   program->rank = rank;

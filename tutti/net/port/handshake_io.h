@@ -9,13 +9,13 @@
 namespace tutti::net {
 
 // Drives a Handshake over a non-blocking socket.
-class Greeting {
+class HandshakeIo {
  public:
-  Greeting(const Identity& own, bool connecting, int expected_peer,
-           Handshake::Admit admit = nullptr)
+  HandshakeIo(const Identity& own, bool connecting, int expected_peer,
+              Handshake::Admit admit = nullptr)
       : handshake_(own, connecting, expected_peer, std::move(admit)) {}
   // Between tasks, of the connecting side.
-  Greeting(const Identity& own, std::string expected_task)
+  HandshakeIo(const Identity& own, std::string expected_task)
       : handshake_(own, std::move(expected_task)) {}
 
   // Sends the first words. Call it once, when the socket is connected.

@@ -9,18 +9,19 @@
 
 namespace tutti::collective {
 
-// A step of a Program: a Step of the schedule with everything found out beforehand.
+// A step of a RankProgram: a Step of the schedule with everything found out beforehand.
 struct ProgramStep {
   StepKind kind;
-  bool opening = false;  // a signal that the greeting of the operation says already
-  bool rides = false;  // a send that can go with the greeting: the first to its peer, at the start
-  int32_t peer = -1;   // rank in the group
+  bool opening = false;  // a signal that the envelope of the operation says already
+  bool piggybacked =
+      false;          // a send that can go with the envelope: the first to its peer, at the start
+  int32_t peer = -1;  // rank in the group
   int32_t piece = -1;
   int32_t source = -1;
   int32_t set = -1;
   uint32_t message = 0;          // its number among the messages to (or from) this peer
   uint32_t waits = 0;            // how many earlier steps it waits for
-  uint32_t first_dependent = 0;  // the steps that wait for it, in Program::dependents
+  uint32_t first_dependent = 0;  // the steps that wait for it, in RankProgram::dependents
   uint32_t dependents = 0;
 };
 
@@ -36,7 +37,7 @@ struct PieceUse {
 
 // One rank's part of a schedule, compiled once and run many times: running a step is O(1).
 // Immutable.
-struct Program {
+struct RankProgram {
   std::string algorithm;
   Operation operation = Operation::kAllReduce;
   int rank = 0;
@@ -53,27 +54,28 @@ struct Program {
   std::vector<uint32_t> first;  // the steps that wait for nothing
 
   // The ranks that this one has to do with: it sends to, receives from, or touches the memory of,
-  // or is touched by. Every one of them gets a greeting, with or without a signal in it.
+  // or is touched by. Every one of them gets an envelope, with or without a signal in it.
   struct Peer {
     int32_t rank;
-    bool signalled;  // the greeting is also the first signal
-    int32_t rider;   // the send that rides with it, or -1
+    bool signalled;     // the envelope is also the first signal
+    int32_t piggyback;  // the send that goes with it, or -1
   };
   std::vector<Peer> peers;
   std::vector<PieceUse> uses;  // per piece
 
   bool touches_memory = false;  // some rank loads from or stores into another's memory
-  // All data moves that way, and everybody has to do with everybody: it can be run for one part of
-  // the data after the other, and all ranks know from the greetings alone whether to do so.
+  // All data moves through memory links, and every rank is a peer of every other. The program can
+  // then run window by window, and all ranks know from the envelopes alone whether to do so.
   bool windowed = false;
-  // An all-reduce in which every rank begins with sending all its data to every other, and sends
-  // nothing else: where the data is short, the greetings bring all there is to add up.
+  // A one-shot all-reduce: every rank starts by sending all its data to every other rank, and sends
+  // nothing else. If the data is short, the envelopes carry all of it.
   bool one_round = false;
-  // Every sum is made at one go out of everybody's data, so a mean can be scaled right there.
+  // Every sum is computed in one step from the data of all ranks, so a mean can be scaled in that
+  // step.
   bool sums_at_once = false;
-  // What travels can be rounded for the journey, and all ranks still end with the same bits: either
-  // nobody sums what it also sends, or it rounds it for itself before it starts, which takes data
-  // that is sent as the caller gave it. False where nothing travels.
+  // Messages can be rounded to the wire type and all ranks still end with the same bits: either no
+  // rank sums data that it also sends, or it rounds that data for itself before it starts, which
+  // requires that the data is sent as the caller gave it. False if nothing is sent.
   bool may_round = false;
   std::vector<int32_t> rounds_own;  // the pieces that this rank rounds for itself
 
@@ -84,6 +86,6 @@ struct Program {
 bool IsReduction(Operation operation);
 
 // REQUIRES: Verify(schedule) is OK, 0 <= rank < schedule.ranks.
-std::unique_ptr<const Program> MakeProgram(const Schedule& schedule, int rank);
+std::unique_ptr<const RankProgram> MakeProgram(const Schedule& schedule, int rank);
 
 }  // namespace tutti::collective

@@ -16,14 +16,14 @@ struct Range {
 
 // Where the pieces of an operation lie: chunk by chunk, each cut into segments (see Schedule). A
 // plain value; every rank that is given the same numbers cuts alike.
-class Layout {
+class PieceLayout {
  public:
-  Layout() = default;
+  PieceLayout() = default;
   // `total` elements cut evenly. Where pieces are large enough, they begin at multiples of a cache
   // line (64 bytes from the start), so that two ranks never write into one line.
-  static Layout Even(int64_t total, int chunks, int segments, int64_t element_bytes);
+  static PieceLayout Even(int64_t total, int chunks, int segments, int64_t element_bytes);
   // Chunks of `count` elements each.
-  static Layout Equal(int64_t count, int chunks, int segments, int64_t element_bytes);
+  static PieceLayout Equal(int64_t count, int chunks, int segments, int64_t element_bytes);
   // Chunk c has counts[c] elements. Takes over the vector's memory of `*this` where it can.
   void SetVarying(std::span<const int64_t> counts, int segments, int64_t element_bytes);
 
