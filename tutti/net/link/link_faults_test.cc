@@ -12,6 +12,7 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/net/link/frame.h"
+#include "tutti/net/link/joining.h"
 #include "tutti/net/link/link_test_task.h"
 #include "tutti/net/wire.h"
 
@@ -124,6 +125,17 @@ class LinkBadFramesTest : public testing::Test {
     const absl::Status status = WriteAll(socket_.fd(), bytes, NowNanos() + 20 * kSecond);
     EXPECT_TRUE(status.ok()) << status;
   }
+  std::string Read(size_t bytes) {
+    std::string text(bytes, 0);
+    const auto into = std::as_writable_bytes(std::span(text));
+    for (size_t filled = 0; filled < bytes;) {
+      ThrowIfError(WaitFor(socket_.fd(), POLLIN, NowNanos() + 20 * kSecond));
+      const IoResult result = ReadSome(socket_.fd(), into.subspan(filled));
+      if (result.kind != IoResult::Kind::kMoved) ThrowIfError(Unavailable("it ended"));
+      filled += result.bytes;
+    }
+    return text;
+  }
   void Open() {
     Write(EncodeFrame(FrameKind::kHello, 0, EncodeHello({.window = 1000})));
     Write(EncodeFrame(FrameKind::kOpen, 0, ""));
@@ -157,6 +169,27 @@ TEST_F(LinkBadFramesTest, ByteByByte) {
   for (const char c : frame) Write(std::string(1, c));
   ASSERT_TRUE(a_.events.WaitForMessages(1));
   EXPECT_EQ(a_.events.messages[0].payloads[0], "abc");
+}
+
+// The packet that joins memory and the hello travel on two sockets, so either may come first.
+TEST_F(LinkBadFramesTest, JoiningMemoryBeforeTheHello) {
+  const int64_t deadline = NowNanos() + 20 * kSecond;
+  const std::string head = Read(link::kHeadBytes);
+  const link::FrameHead parsed = ValueOrThrow(link::ParseHead(
+      std::as_bytes(std::span<const char, link::kHeadBytes>(head.data(), link::kHeadBytes))));
+  const link::Hello hello = ValueOrThrow(link::ParseHello(Read(parsed.body_bytes())));
+  Socket joined = ValueOrThrow(link::JoinAt(hello.socket, hello.secret));
+  // The task reads what comes to its joining socket, in turn: this one's end tells that it has.
+  {
+    Socket later = ValueOrThrow(link::JoinAt(hello.socket, "another secret"));
+    ThrowIfError(WaitFor(later.fd(), POLLIN, deadline));
+  }
+  Write(EncodeFrame(FrameKind::kHello, 0, EncodeHello({.window = 1000})));
+  const absl::Status written =
+      WriteAll(joined.fd(), EncodeFrame(FrameKind::kOpen, 0, "") + Bare("header"), deadline);
+  EXPECT_TRUE(written.ok()) << written;
+  ASSERT_TRUE(a_.events.WaitForMessages(1)) << a_.events.WaitForEnd();
+  EXPECT_EQ(a_.events.messages[0].header, "header");
 }
 
 TEST_F(LinkBadFramesTest, Garbage) {

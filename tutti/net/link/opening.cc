@@ -162,6 +162,7 @@ void StreamLink::Connected(const Identity& peer, Socket socket, bool dialled) {
   dialled_ = dialled;
   secret_ = MakeNonce();
   peer_window_ = 0;
+  early_.Close();
   inbox_.Reset();
   SetSocket(std::move(socket));
   if (state() == State::kBroken) return;
@@ -185,7 +186,13 @@ absl::Status StreamLink::OnHello(std::string_view text) {
   TUTTI_ASSIGN_OR_RETURN(const Hello hello, ParseHello(text));
   peer_window_ = hello.window;
   one_host_ = context_->host == hello.host;
-  if (!dialled_) return absl::OkStatus();
+  if (!dialled_) {
+    if (early_.valid()) {
+      // Not at once: the connection that it replaces is being read.
+      context_->loop->Post([self = shared_from_this()] { self->Joined(std::move(self->early_)); });
+    }
+    return absl::OkStatus();
+  }
   const bool both_join = !context_->joining_socket.empty() && !hello.socket.empty();
   const bool joined = one_host_ && both_join && TryToJoin(hello);
   {
@@ -211,8 +218,13 @@ bool StreamLink::TryToJoin(const Hello& hello) {
   return true;
 }
 
+// The packet comes over another socket than the hello before it, and may overtake it on a busy host.
 void StreamLink::Joined(Socket socket) {
-  if (state() != State::kHello || dialled_ || peer_window_ == 0) return;
+  if (state() != State::kHello || dialled_ || !socket.valid()) return;
+  if (peer_window_ == 0) {
+    early_ = std::move(socket);
+    return;
+  }
   SetSocket(std::move(socket));
   memory_ = true;
   inbox_.ExpectFiles();

@@ -395,6 +395,7 @@ void StreamLink::Break(const absl::Status& status, bool tell) {
   dial_.reset();
   ++dial_round_;
   if (dial_watch_ != 0) context_->loop->Forget(std::exchange(dial_watch_, 0));
+  early_.Close();
   DropSocket();
   context_->gone(this);
   context_->events->Broken(*this, status);

@@ -87,7 +87,7 @@ class StreamLink final : public Link,
   bool dialled() const { return dialled_; }
   // When something came, NowNanos(). Thread-safe.
   int64_t last_heard() const { return last_heard_.load(std::memory_order_relaxed); }
-  // The peer joined memory: the link goes on with this socket.
+  // The peer joined memory: the link goes on with this socket once the peer's hello was read.
   void Joined(Socket socket);
   const std::string& secret() const { return secret_; }
 
@@ -147,6 +147,7 @@ class StreamLink final : public Link,
   int64_t dial_deadline_ = 0;
   bool dialled_ = false;
   Socket left_;  // the connection that was left for joined memory, until the peer has left it too
+  Socket early_;  // joined memory before the peer's hello was read
   std::string secret_;
   uint64_t watch_ = 0;
   Inbox inbox_;
