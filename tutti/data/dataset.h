@@ -14,7 +14,7 @@ namespace tutti {
 // Samples side by side: a tensor for each column, whose first dimension counts the samples.
 using Columns = std::map<std::string, Tensor>;
 
-// What one worker gets of one step.
+// One worker's slice of one global batch.
 struct Minibatch {
   Columns columns;
   int64_t count = 0;  // samples in it; 0 for a worker whose slice is empty
@@ -28,7 +28,7 @@ class DatasetReader {
  public:
   virtual ~DatasetReader() = default;
   // This worker's slice of the next global batch. False at the end, when no worker has any more.
-  // Its columns may be views of the dataset's: they are to be read.
+  // Its columns may be views of the dataset's: do not write to them.
   // Throws Error when a map function does, or changes the number of samples.
   virtual bool Next(Minibatch* batch) = 0;
   // Goes on with the global batch that begins at `position`. False: it cannot, make another reader.
@@ -64,7 +64,7 @@ class Dataset {
   Dataset Map(std::function<Columns(Columns)> function) const;
   // The slice of worker `index` of `count`. Throws Error unless 0 <= index < count.
   Dataset Shard(int index, int count) const;
-  // Reads so many batches ahead, on a thread of the reader's own if that can bring anything.
+  // Reads this many batches ahead, on a thread of the reader where that can save time.
   Dataset Prefetch(int batches) const;
 
   int64_t samples() const;     // of one epoch, over all workers
@@ -77,8 +77,8 @@ class Dataset {
 
   // A reader that begins at the global batch `step`.
   std::unique_ptr<DatasetReader> Read(int64_t step = 0) const;
-  // One whose first global batch begins at the sample `position`, in the middle of a batch of Read
-  // perhaps: what went before was taken in batches of another size.
+  // A reader whose first global batch begins at the sample `position`, which may lie in the middle
+  // of a batch of Read: earlier samples may have been taken in batches of another size.
   std::unique_ptr<DatasetReader> ReadFrom(int64_t position) const;
 
  private:

@@ -117,7 +117,9 @@ DeviceStats Device::stats() const {
   DeviceStats stats{.device = name_,
                     .cloned_bytes = variables_.cloned_bytes(),
                     .pool_bytes = pool.in_use,
-                    .pool_peak_bytes = pool.peak};
+                    .pool_peak_bytes = pool.peak,
+                    .busy_nanos = busy_nanos_->load(std::memory_order_relaxed),
+                    .lock_nanos = variables_.lock_nanos()};
   for (const auto& variable : variables_.List()) stats.variable_bytes += variable->bytes();
   return stats;
 }

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,6 +66,8 @@ class Device {
   MemoryPool& pool() { return pool_; }
   VariableStore& variables() { return variables_; }
   ResourceStore& resources() { return resources_; }
+  // How long threads have run its nodes, in nanoseconds; who runs them adds to it.
+  const std::shared_ptr<std::atomic<int64_t>>& busy_nanos() const { return busy_nanos_; }
 
   // The allocator for arenas of a kind; "" is ordinary memory. Null when there is none of that
   // kind.
@@ -78,6 +82,8 @@ class Device {
   MemoryPool pool_;
   VariableStore variables_;
   ResourceStore resources_;
+  const std::shared_ptr<std::atomic<int64_t>> busy_nanos_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   std::mutex mutex_;
   std::vector<std::unique_ptr<Allocator>> allocators_;
 };

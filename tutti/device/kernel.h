@@ -25,9 +25,9 @@ class Collectives;
 class Rendezvous;
 class StepRun;
 
-// What a kernel learns when a plan is made: the node, and the concrete type of every input and
-// output. Dimensions that only the run can tell are unknown here; then Prepare is called again, by
-// the executor, with the shapes of each new kind of run.
+// What a kernel is given when a plan is made: the node, and the concrete type of every input and
+// output. Dimensions that are known only at run time are unknown here; the executor then calls
+// Prepare again for every new combination of shapes.
 class PrepareContext {
  public:
   PrepareContext(const Node& node, Device& device, std::span<const ValueType> inputs,
@@ -129,8 +129,8 @@ class KernelContext {
   absl::Status AllocateOutput(int i, const Shape& shape);
   // Output i is this tensor (a view of an input, a value taken from a queue).
   void SetOutput(int i, Tensor value) { *outputs_[i] = std::move(value); }
-  // Does anybody read output i? Kernels that would only hand out a reference (the value of a
-  // variable) skip it where nobody does, so that the next update finds the memory its own.
+  // True if output i is read. Kernels that only return a reference (the value of a variable) skip
+  // an output that is not read, so that the next update can work in place.
   bool output_consumed(int i) const { return i >= 64 || ((consumed_outputs >> i) & 1) != 0; }
 
   Device& device() const { return *step->device; }

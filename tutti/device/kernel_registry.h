@@ -47,8 +47,8 @@ class KernelRegistry {
   static KernelRegistry& Global();
   void Add(KernelDef def);
 
-  // The kernel for (op, kind, dtype); on "cpu" the reference stands in where there is no faster
-  // one. Null when there is neither.
+  // The kernel for (op, kind, dtype). For "cpu", falls back to the reference kernel if there is no
+  // faster one. Null if there is neither.
   const KernelDef* Find(std::string_view op, std::string_view kind, DType dtype) const;
   // Exactly that kind, no stand-in.
   const KernelDef* FindExact(std::string_view op, std::string_view kind, DType dtype) const;

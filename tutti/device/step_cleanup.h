@@ -7,9 +7,9 @@
 
 namespace tutti {
 
-// What the nodes of one step have taken and a later node of it would give back: a step that fails
-// never gets to that node, so it is undone at its end, when none of its nodes runs any more.
-// Thread-safe.
+// Undo actions for what the nodes of one step have taken and a later node would release, such as a
+// mutex. A step that fails never reaches that node, so the actions run at its end, when none of its
+// nodes runs any more. Thread-safe.
 class StepCleanup {
  public:
   // Calls `undo` should the step fail. It must not fail, and finds out for itself whether there is

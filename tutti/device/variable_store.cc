@@ -1,8 +1,27 @@
 #include "tutti/device/variable_store.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
 #include "tutti/base/error.h"
 
 namespace tutti {
+namespace {
+
+// Fresh memory costs a page fault a page, most of what a copy of a large variable takes: 500 MB in
+// pages of 4 KB take 0.1 s, in pages of 2 MB 0.04 s (tutti bench checkpoint).
+void AdviseHugePages(void* data, size_t bytes) {
+  constexpr uintptr_t kHugePage = 2 << 20;
+  const uintptr_t begin = (uintptr_t(data) + kHugePage - 1) / kHugePage * kHugePage;
+  const uintptr_t end = (uintptr_t(data) + bytes) / kHugePage * kHugePage;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+}
+
+}  // namespace
 
 bool VariableState::initialized() const {
   std::lock_guard lock(mutex_);
@@ -14,13 +33,47 @@ int64_t VariableState::bytes() const {
   return value_.valid() ? int64_t(value_.bytes()) : 0;
 }
 
+absl::Status VariableState::NoValue() const {
+  return FailedPrecondition(
+      "variable \"{}\" has no value yet; call Session::Initialize() or Assign first", name_);
+}
+
 absl::StatusOr<Tensor> VariableState::Read() const {
   std::lock_guard lock(mutex_);
-  if (!value_.valid()) {
-    return FailedPrecondition(
-        "variable \"{}\" has no value yet; call Session::Initialize() or Assign first", name_);
-  }
+  if (!value_.valid()) return NoValue();
   return value_;
+}
+
+absl::StatusOr<Tensor> VariableState::Snapshot() const {
+  constexpr size_t kPieceBytes = 4 << 20;  // about a millisecond under the lock
+  if (!updated_by_rows_.load(std::memory_order_relaxed)) return Read();
+  ValueType type;
+  {
+    // Without a reference to the value: an update that met one would copy the whole table.
+    std::lock_guard lock(mutex_);
+    if (!value_.valid()) return NoValue();
+    type = {value_.dtype(), value_.shape()};
+  }
+  Tensor copy;
+  try {
+    copy = Tensor(type.dtype, type.shape);
+  } catch (const Error& error) {
+    return ResourceExhausted("variable \"{}\": {}", name_, error.what());
+  }
+  AdviseHugePages(copy.raw(), copy.bytes());
+  const int64_t rows = type.shape.rank() == 0 ? 1 : std::max<int64_t>(1, type.shape.dim(0));
+  const size_t row = copy.bytes() / size_t(rows);
+  const size_t piece = row * std::max<size_t>(1, kPieceBytes / std::max<size_t>(1, row));
+  for (size_t done = 0; done < copy.bytes(); done += piece) {
+    std::lock_guard lock(mutex_);
+    if (!value_.valid() || value_.shape() != type.shape) {
+      return Aborted("variable \"{}\" got another shape while it was copied for a save", name_);
+    }
+    std::memcpy(static_cast<std::byte*>(copy.raw()) + done,
+                static_cast<const std::byte*>(value_.raw()) + done,
+                std::min(piece, copy.bytes() - done));
+  }
+  return copy;
 }
 
 void VariableState::Assign(Tensor value) {
@@ -29,21 +82,24 @@ void VariableState::Assign(Tensor value) {
 }
 
 absl::Status VariableState::MakeWritable() {
-  if (!value_.valid()) {
-    return FailedPrecondition(
-        "variable \"{}\" has no value yet; call Session::Initialize() or Assign first", name_);
-  }
-  if (value_.buffer()->references() > 1) {
-    try {
-      value_ = value_.Clone();
-      if (cloned_bytes_ != nullptr) {
-        cloned_bytes_->fetch_add(int64_t(value_.bytes()), std::memory_order_relaxed);
-      }
-    } catch (const Error& error) {
-      return ResourceExhausted("variable \"{}\": {}", name_, error.what());
-    }
-  }
+  TUTTI_ASSIGN_OR_RETURN(const Tensor old, MakeFresh());
+  if (old.valid() && old.bytes() > 0) std::memcpy(value_.raw(), old.raw(), old.bytes());
   return absl::OkStatus();
+}
+
+absl::StatusOr<Tensor> VariableState::MakeFresh() {
+  if (!value_.valid()) return NoValue();
+  if (value_.buffer()->references() <= 1) return Tensor();
+  try {
+    Tensor fresh(value_.dtype(), value_.shape());
+    AdviseHugePages(fresh.raw(), fresh.bytes());
+    if (cloned_bytes_ != nullptr) {
+      cloned_bytes_->fetch_add(int64_t(fresh.bytes()), std::memory_order_relaxed);
+    }
+    return std::exchange(value_, std::move(fresh));
+  } catch (const Error& error) {
+    return ResourceExhausted("variable \"{}\": {}", name_, error.what());
+  }
 }
 
 absl::Status VariableState::CheckDeclaration(const ValueType& type) const {
@@ -66,7 +122,8 @@ absl::StatusOr<std::shared_ptr<VariableState>> VariableStore::FindOrCreate(
   {
     std::lock_guard lock(mutex_);
     auto& entry = states_[{container, name}];
-    if (entry == nullptr) entry = std::make_shared<VariableState>(name, declared, cloned_bytes_);
+    if (entry == nullptr)
+      entry = std::make_shared<VariableState>(name, declared, cloned_bytes_, lock_nanos_);
     state = entry;
   }
   TUTTI_RETURN_IF_ERROR(state->CheckDeclaration(declared));

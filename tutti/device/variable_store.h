@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/device/counted_mutex.h"
 #include "tutti/graph/graph.h"
 #include "tutti/tensor/tensor.h"
 
@@ -20,12 +21,15 @@ namespace tutti {
 // changes. Thread-safe.
 class VariableState {
  public:
-  // `cloned_bytes` counts the copies that updates had to make.
+  // `cloned_bytes` counts the copies that updates had to make, `lock_nanos` the time that readers
+  // and updates waited for each other.
   VariableState(std::string name, ValueType declared,
-                std::shared_ptr<std::atomic<int64_t>> cloned_bytes = nullptr)
+                std::shared_ptr<std::atomic<int64_t>> cloned_bytes = nullptr,
+                std::shared_ptr<std::atomic<int64_t>> lock_nanos = nullptr)
       : name_(std::move(name)),
         declared_(std::move(declared)),
-        cloned_bytes_(std::move(cloned_bytes)) {}
+        cloned_bytes_(std::move(cloned_bytes)),
+        mutex_(std::move(lock_nanos)) {}
   const std::string& name() const { return name_; }
 
   // FAILED_PRECONDITION, naming both types, unless a graph may declare the variable as `type`:
@@ -37,6 +41,15 @@ class VariableState {
 
   // The current value; FAILED_PRECONDITION, saying what to do, when there is none.
   absl::StatusOr<Tensor> Read() const;
+
+  // The value for a save, which holds it for long. A dense variable gives a reference, and its next
+  // update copies it on its way through memory. One that is updated by rows would be copied as a
+  // whole under the lock by the next update of a few rows: it is copied here instead, in pieces
+  // between which reads and updates go on. Every row is as one update left it. ABORTED if the shape
+  // changes meanwhile.
+  absl::StatusOr<Tensor> Snapshot() const;
+  // Updates of this variable change some of its rows.
+  void MarkUpdatedByRows() { updated_by_rows_.store(true, std::memory_order_relaxed); }
 
   // Replaces the value. No copy: the variable shares the tensor's memory from now on.
   void Assign(Tensor value);
@@ -52,16 +65,24 @@ class VariableState {
   }
 
   // Locks several variables in a fixed order. For fused updates.
-  std::mutex& mutex() { return mutex_; }
+  CountedMutex& mutex() { return mutex_; }
   // Makes the value safe to change. REQUIRES: mutex() is held.
   absl::Status MakeWritable();
+  // The same for a caller that writes the whole value anyway. If the value is referenced elsewhere,
+  // it gets new memory and the old tensor is returned: the caller must copy the bytes from it, or
+  // put it back into value_locked(). An invalid tensor: there is nothing to copy. REQUIRES: mutex()
+  // is held.
+  absl::StatusOr<Tensor> MakeFresh();
   Tensor& value_locked() { return value_; }
 
  private:
+  absl::Status NoValue() const;
+
   const std::string name_;
   const ValueType declared_;                                  // by the first graph that named it
   const std::shared_ptr<std::atomic<int64_t>> cloned_bytes_;  // may be null
-  mutable std::mutex mutex_;
+  std::atomic<bool> updated_by_rows_{false};
+  mutable CountedMutex mutex_;
   Tensor value_;
 };
 
@@ -83,9 +104,13 @@ class VariableStore {
 
   // How much updates have copied so far because somebody held the value.
   int64_t cloned_bytes() const { return cloned_bytes_->load(std::memory_order_relaxed); }
+  // How long readers and updates have waited for each other so far, all threads together.
+  int64_t lock_nanos() const { return lock_nanos_->load(std::memory_order_relaxed); }
 
  private:
   const std::shared_ptr<std::atomic<int64_t>> cloned_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
+  const std::shared_ptr<std::atomic<int64_t>> lock_nanos_ =
       std::make_shared<std::atomic<int64_t>>(0);
   mutable std::mutex mutex_;
   std::map<std::pair<std::string, std::string>, std::shared_ptr<VariableState>> states_;

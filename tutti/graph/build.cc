@@ -195,6 +195,11 @@ class GraphBuilder {
       SetAttr(spec.attrs, "_colocate", wish.colocate);
       if (spec.placed_at.line() == 0) spec.placed_at = wish.at;
     }
+    const auto takes_container = [](const AttrDef& attr) { return attr.name == "container"; };
+    if (!graph_.container_scope_.empty() && FindAttr(spec.attrs, "container") == nullptr &&
+        std::any_of(def.attrs.begin(), def.attrs.end(), takes_container)) {
+      SetAttr(spec.attrs, "container", graph_.container_scope_);
+    }
     std::sort(spec.attrs.begin(), spec.attrs.end(),
               [](const Attr& a, const Attr& b) { return a.first < b.first; });
     TUTTI_RETURN_IF_ERROR(CheckInputs(def, spec));

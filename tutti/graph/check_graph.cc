@@ -10,7 +10,7 @@ namespace tutti {
 namespace {
 
 // The notes that building a graph leaves: which variable an Arg stands for, which layer an update
-// of moving averages belongs to, and which node another one wants to lie beside.
+// of moving averages belongs to, and which node another one is colocated with.
 bool IsUserNote(const Node& node, const std::string& name) {
   if (name == "_variable" || name == "_container") return node.op() == "Arg";
   return name == "_state_update_of" || name == "_colocate";

@@ -120,6 +120,12 @@ ColocateWith::ColocateWith(Output output, std::source_location where)
 }
 ColocateWith::~ColocateWith() { graph_.device_scope_ = std::move(previous_); }
 
+ContainerScope::ContainerScope(Graph& graph, std::string_view container)
+    : graph_(graph), previous_(graph.container_scope_) {
+  graph_.container_scope_ = container;
+}
+ContainerScope::~ContainerScope() { graph_.container_scope_ = std::move(previous_); }
+
 ControlScope::ControlScope(Graph& graph, std::vector<const Node*> nodes)
     : graph_(graph), previous_size_(graph.control_scope_.size()) {
   graph_.control_scope_.insert(graph_.control_scope_.end(), nodes.begin(), nodes.end());

@@ -46,7 +46,7 @@ struct ValueType {
 };
 
 // What a node is made from. Empty `name`: made from the op's name. `device` may be partial
-// ("/cpu:1"). A wish to lie beside another node is the attribute "_colocate", that node's name.
+// ("/cpu:1"). Colocation with another node is the attribute "_colocate": that node's name.
 struct NodeSpec {
   std::string op = {};
   std::string name = {};
@@ -75,7 +75,7 @@ class Node {
     return spec_.control_inputs;
   }                                                           // these run before
   const std::string& device() const { return spec_.device; }  // as requested
-  // The name of the node beside which it wants to lie; empty: none.
+  // The name of the node that it is colocated with; empty: none.
   std::string_view colocated_with() const;
 
   int num_outputs() const { return int(outputs_.size()); }
@@ -120,7 +120,7 @@ class Graph {
   Graph& operator=(const Graph&) = delete;
 
   // Adds a node. Throws Error when the op is unknown, the name is taken or malformed, or the inputs
-  // do not suit the op. The functions of tutti/graph/ops are the comfortable way to call it.
+  // do not suit the op. Programs call the functions of tutti/graph/ops instead.
   Node* Add(NodeSpec spec);
 
   const std::vector<std::unique_ptr<Node>>& nodes() const { return nodes_; }
@@ -128,7 +128,7 @@ class Graph {
   const Node* Find(std::string_view name) const;   // null when there is none
   Output FindOutput(std::string_view name) const;  // "split:1"; empty when there is none
 
-  // Makes room for so many nodes in all.
+  // Reserves memory for this many nodes in all.
   void Reserve(int64_t nodes);
 
   // "dense", then "dense_1", and so on, under the current name scope; taken from then on.
@@ -137,6 +137,7 @@ class Graph {
   // Set by the Scope classes below.
   const std::string& name_scope() const { return name_scope_; }
   const std::string& device_scope() const { return device_scope_.device; }
+  const std::string& container_scope() const { return container_scope_; }
   const std::vector<const Node*>& control_scope() const { return control_scope_; }
 
   // A graph inside If or While. Using an Output of `parent` (or its parents) inside it captures
@@ -153,6 +154,7 @@ class Graph {
   friend class NameScope;
   friend class DeviceScope;
   friend class ColocateWith;
+  friend class ContainerScope;
   friend class ControlScope;
   friend class GraphBuilder;
 
@@ -162,12 +164,13 @@ class Graph {
   std::unordered_map<std::string, int64_t> name_counts_;
   std::vector<Capture> captures_;
   std::string name_scope_;
-  struct Wish {  // of nodes to come: where they want to lie
+  struct Wish {  // where nodes that are added from here on go
     std::string device = {};
-    std::string colocate = {};  // beside the node of that name
+    std::string colocate = {};  // with the node of that name
     std::source_location at = {};
   };
   Wish device_scope_;
+  std::string container_scope_;
   std::vector<const Node*> control_scope_;
 };
 
@@ -193,15 +196,15 @@ class NameScope {
   std::string previous_;
 };
 
-// While it lives, new nodes ask for `device`: "/job:worker/task:1/cpu:0", or a part of such a name
-// ("/job:ps", "/task:1", "cpu:1"); a * stands for any job, task or number. Of several devices that
-// have the name the first is taken, those of the session's own task before others. The innermost
+// While it lives, new nodes request `device`: a full name ("/job:worker/task:1/cpu:0") or a part of
+// one ("/job:ps", "/task:1", "cpu:1"); a * matches any job, task or number. If several devices
+// match, the first one is taken, devices of the session's own task before others. The innermost
 // scope counts.
 class DeviceScope {
  public:
   DeviceScope(Graph& graph, std::string_view device,
               std::source_location where = std::source_location::current());
-  // They ask for what `like` asks for: a device, or to lie beside another node.
+  // They ask for what `like` asks for: a device, or colocation with another node.
   DeviceScope(Graph& graph, const Node& like);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;
@@ -212,11 +215,11 @@ class DeviceScope {
   Graph::Wish previous_;
 };
 
-// While it lives, new nodes go to the device of the node that `output` belongs to, whatever device
-// scopes around it say. A device scope inside of it must agree.
+// While it lives, new nodes are placed on the device of the node that `output` belongs to,
+// regardless of the device scopes around it. A device scope inside it must agree.
 //
 //   ColocateWith beside(w);
-//   Output norm = ReduceSum(Square(w));
+//   Output norm = Sum(Square(w));
 class ColocateWith {
  public:
   explicit ColocateWith(Output output,
@@ -228,6 +231,23 @@ class ColocateWith {
  private:
   Graph& graph_;
   Graph::Wish previous_;
+};
+
+// While it lives, new variables, queues, mutexes and other resources belong to `container`, unless
+// they name another one. A device identifies a resource by container and name, so clients whose
+// graphs use the same names share nothing if their containers differ, and each container can be
+// reset separately (Session::Reset). The innermost scope counts; outside of all scopes the
+// container is "".
+class ContainerScope {
+ public:
+  ContainerScope(Graph& graph, std::string_view container);
+  ~ContainerScope();
+  ContainerScope(const ContainerScope&) = delete;
+  ContainerScope& operator=(const ContainerScope&) = delete;
+
+ private:
+  Graph& graph_;
+  std::string previous_;
 };
 
 // While it lives, new nodes run after `nodes`.

@@ -52,13 +52,15 @@ struct OpDef {
   bool stateful = false;  // has effects or reads state: never folded, merged, or run twice
   // Stateful, but only reads state or draws random numbers: others cannot tell that it ran.
   bool without_effects = false;
+  // Stateful so that it always runs, but all that it can do is end the step with an error (Assert).
+  bool only_checks = false;
   bool commutative = false;  // two inputs, in any order
   // Has its value before the step begins, and no kernel (Constant, Placeholder, Arg).
   bool source = false;
   bool view = false;   // output 0 has the bytes of input 0 under another shape (Reshape)
   bool async = false;  // may wait for something outside the step (Dequeue, Recv)
-  // Starts as soon as its inputs are there, wherever the graph has it: what it waits for is under
-  // way while the rest computes.
+  // Starts as soon as its inputs are ready, regardless of its place in the graph, so that its wait
+  // overlaps with the computation of other nodes.
   bool early = false;
   // All ranks of a group run it together, through the communicator of the worker.
   bool collective = false;
@@ -67,7 +69,7 @@ struct OpDef {
   bool bucket = false;
   // Carries a value between the parts of a step, through the step's rendezvous (Send, Recv).
   bool transfer = false;
-  // Hands its inputs on to somebody who may hold them for longer than the step (Send).
+  // Passes its inputs to a receiver that may hold them longer than the step (Send).
   bool keeps_inputs = false;
   // Its "&" inputs are read where they lie, and not changed (rows of a table).
   bool reads_references = false;
@@ -79,6 +81,8 @@ struct OpDef {
   int fixed_inputs() const;  // how many names do not end in "..."
   bool variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
   bool has_effects() const { return (stateful || async) && !without_effects; }
+  // Does a run leave nothing behind but its outputs or an error?
+  bool only_computes() const { return !has_effects() || only_checks; }
   // May an input be held for longer than the node runs? An asynchronous kernel may do that, too.
   bool may_keep_inputs() const { return keeps_inputs || async; }
   bool has_subgraphs() const;  // If, While: some attribute is a subgraph

@@ -56,6 +56,7 @@ class ScatterKernel final : public Kernel {
 
   absl::Status Prepare(PrepareContext& c) override {
     TUTTI_ASSIGN_OR_RETURN(state_, VariableOf(c.node().input(0), c.device()));
+    state_->MarkUpdatedByRows();
     declared_ = {c.node().input(0).dtype(), c.node().input(0).shape()};
     return absl::OkStatus();
   }

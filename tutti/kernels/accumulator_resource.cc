@@ -24,28 +24,41 @@ T Plus(T a, T b) {
   }
 }
 
+// sum = a + b; `sum` may be `a`. Blocks of a fixed size, which the compiler makes vectors of.
 template <typename T>
-void AddTo(T* sum, const T* values, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) sum[i] = Plus(sum[i], values[i]);
+void AddTo(T* sum, const T* a, const T* b, int64_t count) {
+  constexpr int64_t kBlock = 64 / sizeof(T);
+  int64_t i = 0;
+  for (; i + kBlock <= count; i += kBlock) {
+    T block[kBlock];
+    for (int64_t j = 0; j < kBlock; ++j) block[j] = Plus(a[i + j], b[i + j]);
+    std::memcpy(sum + i, block, sizeof(block));
+  }
+  for (; i < count; ++i) sum[i] = Plus(a[i], b[i]);
 }
 
 constexpr int64_t kGrain = 16384;  // elements; fewer are not worth another core
 
-void AddContribution(const Contribution& contribution, const Team& team, Tensor& sum) {
+void AddTensors(const Tensor& a, const Tensor& b, const Team& team, Tensor& sum) {
+  VisitDType(sum.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    T* const to = sum.data<T>();
+    team.ParallelFor(sum.elements(), kGrain, [&](int64_t begin, int64_t end) {
+      AddTo(to + begin, a.data<T>() + begin, b.data<T>() + begin, end - begin);
+    });
+  });
+}
+
+void AddRows(const Contribution& contribution, Tensor& sum) {
   VisitDType(sum.dtype(), [&](auto tag) {
     using T = typename decltype(tag)::type;
     const T* values = contribution.values.data<T>();
     T* const to = sum.data<T>();
-    if (!contribution.indices.valid()) {
-      team.ParallelFor(sum.elements(), kGrain, [&](int64_t begin, int64_t end) {
-        AddTo(to + begin, values + begin, end - begin);
-      });
-      return;
-    }
     const int64_t width = RowWidth(sum.shape());
     const int64_t* indices = contribution.indices.data<int64_t>();
     for (int64_t i = 0; i < contribution.indices.elements(); ++i, values += width) {
-      AddTo(to + indices[i] * width, values, width);
+      T* const row = to + indices[i] * width;
+      AddTo(row, row, values, width);
     }
   });
 }
@@ -134,7 +147,7 @@ void AccumulatorResource::Advance() {
     const std::shared_ptr<AccumulatorTakeWaiter> waiter = *it;
     if (waiter->step <= last_taken_) {
       it = waiting_.erase(it);
-      Finish(waiter, Aborted("step {} of accumulator \"{}\" was taken by somebody else",
+      Finish(waiter, Aborted("step {} of accumulator \"{}\" was taken by another node",
                              waiter->step, config_.name));
       continue;
     }
@@ -171,6 +184,7 @@ absl::StatusOr<bool> AccumulatorResource::IsReady(AccumulatorTakeWaiter& waiter)
     }
     if (step.summed.size() < slots.size()) return false;
     if (slots.empty()) TUTTI_RETURN_IF_ERROR(AddNext(step, -1, *waiter.context));
+    if (!step.own) TUTTI_RETURN_IF_ERROR(MakeOwn(step, *waiter.context));
     waiter.sum = std::move(step.sum);
   } else {
     for (const int64_t slot : slots) {
@@ -184,24 +198,51 @@ absl::StatusOr<bool> AccumulatorResource::IsReady(AccumulatorTakeWaiter& waiter)
   return true;
 }
 
-// The first dense contribution becomes the sum itself. Slot -1 contributes nothing.
+// Slot -1 contributes nothing.
 absl::Status AccumulatorResource::AddNext(Step& step, int64_t slot, KernelContext& context) {
   Contribution contribution;
   if (slot >= 0) {
     contribution = std::move(step.kept.at(slot));
     step.kept.erase(slot);
     step.summed.push_back(slot);
-  }
-  if (!step.sum.valid() && slot >= 0 && !contribution.indices.valid()) {
-    step.sum = std::move(contribution.values);
-    return absl::OkStatus();
+    if (!contribution.indices.valid()) return AddDense(step, contribution, context);
   }
   if (!step.sum.valid()) {
     TUTTI_ASSIGN_OR_RETURN(step.sum,
                            context.device().pool().Allocate(config_.dtype, config_.shape));
     if (step.sum.bytes() > 0) std::memset(step.sum.raw(), 0, step.sum.bytes());
   }
-  if (slot >= 0) AddContribution(contribution, context.team(), step.sum);
+  if (!step.own) TUTTI_RETURN_IF_ERROR(MakeOwn(step, context));
+  if (slot >= 0) AddRows(contribution, step.sum);
+  return absl::OkStatus();
+}
+
+// The first contribution becomes the sum itself. One that lies in memory of its sender is read
+// there: the second is added to it into fresh memory, and neither is ever copied.
+absl::Status AccumulatorResource::AddDense(Step& step, const Contribution& contribution,
+                                           KernelContext& context) {
+  if (!step.sum.valid()) {
+    step.sum = contribution.values;
+    step.own = contribution.own;
+    return absl::OkStatus();
+  }
+  const Tensor first = step.sum;
+  if (!step.own) {
+    TUTTI_ASSIGN_OR_RETURN(step.sum,
+                           context.device().pool().Allocate(config_.dtype, config_.shape));
+    step.own = true;
+  }
+  AddTensors(first, contribution.values, context.team(), step.sum);
+  return absl::OkStatus();
+}
+
+// Whoever takes the sum may write into it.
+absl::Status AccumulatorResource::MakeOwn(Step& step, KernelContext& context) {
+  TUTTI_ASSIGN_OR_RETURN(Tensor copy,
+                         context.device().pool().Allocate(config_.dtype, config_.shape));
+  if (copy.bytes() > 0) std::memcpy(copy.raw(), step.sum.raw(), copy.bytes());
+  step.sum = std::move(copy);
+  step.own = true;
   return absl::OkStatus();
 }
 

@@ -15,6 +15,7 @@ namespace tutti {
 struct Contribution {
   Tensor indices = {};  // invalid for a dense one
   Tensor values = {};
+  bool own = true;  // nobody else has the memory of `values`: it may be written
 };
 
 // An AccumulatorTake or AccumulatorTakeRows that waits for its slots.
@@ -52,7 +53,8 @@ class AccumulatorResource final : public WaitingResource {
   // How many steps that were taken it remembers, to know what comes twice.
   static constexpr int64_t kRememberedSteps = 1024;
 
-  // The contribution's memory must be its own. `once`: one that was made already is ignored.
+  // The contribution's memory must not change any more. `once`: one that was made already is
+  // ignored.
   absl::Status Apply(int64_t step, int64_t slot, bool once, Contribution contribution);
   void Take(const std::shared_ptr<AccumulatorTakeWaiter>& waiter);
 
@@ -63,11 +65,14 @@ class AccumulatorResource final : public WaitingResource {
     std::map<int64_t, Contribution> kept;  // by slot
     std::vector<int64_t> summed;           // slots whose contributions are in `sum`, ascending
     Tensor sum;
+    bool own = true;  // sum may be written; else it is the first contribution, in another's memory
   };
   void Advance();
   // Does the waiter have all it wants? Adds what is next in order. Not OK: it never will.
   absl::StatusOr<bool> IsReady(AccumulatorTakeWaiter& waiter);
   absl::Status AddNext(Step& step, int64_t slot, KernelContext& context);
+  absl::Status MakeOwn(Step& step, KernelContext& context);
+  absl::Status AddDense(Step& step, const Contribution& contribution, KernelContext& context);
   bool HasContributed(int64_t step, int64_t slot) const;
 
   const Config config_;

@@ -25,8 +25,8 @@ absl::Status QueueTake::Deliver() {
     if (taken.empty()) {
       if (!declared.has_rank() || !declared.WithDim(0, 0).IsFullyKnown()) {
         return InvalidArgument(
-            "count is 0 and component {} has elements of unknown shape {}; there is no telling "
-            "the result's",
+            "count is 0 and component {} has elements of unknown shape {}, so the shape of the "
+            "result is unknown",
             i, declared.ToString());
       }
       element = declared.WithoutDim(0);

@@ -1,18 +1,22 @@
 // The three kernels of an update.
 //
-// Dense: one pass over variable, slots and gradient. Sparse: positions are sorted by row number, so
-// that rows of one number stand together, in the order in which they were given; each such group is
-// summed, a block of columns at a time, and applied once. It is done in batches, each under the
-// locks of variable and slots: the update of a row is atomic, that of all rows is not. Fused: the
-// ranges of all updates are laid end to end and split among the cores as one list, so that many
-// small variables cost one node.
+// Dense: one pass over variable, slots and gradient. Sparse: positions are grouped by row number
+// (row_groups.h), in the order in which they were given; each group is summed, a block of columns
+// at a time, and applied once. A table is larger than the caches, so its rows are asked for some
+// groups ahead. It is done in batches, each under the locks of variable and slots: the update of a
+// row is atomic, that of all rows is not. Fused: the ranges of all updates are laid end to end and
+// split among the cores as one list, so that many small variables cost one node.
 #include "tutti/kernels/update_kernel.h"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
+#include <span>
 #include <utility>
+#include <vector>
 
+#include "tutti/kernels/row_groups.h"
 #include "tutti/kernels/row_indices.h"
 #include "tutti/kernels/variable_access.h"
 
@@ -23,6 +27,10 @@ constexpr int kMostReferences = 3;
 
 // Elements below which a second core does not pay: 16 Ki elements of Adam take some 8 us.
 constexpr int64_t kGrain = 16384;
+
+// Elements that are copied before they are updated: with two slots and the gradient 64 KiB.
+constexpr int64_t kCopiedBlock = 4096;
+constexpr int64_t kCopiedBytes = 1 << 20;  // fewer are not worth another core
 
 absl::StatusOr<double> ScalarValue(const Tensor& tensor, std::string_view name) {
   if (tensor.elements() != 1) {
@@ -100,13 +108,54 @@ struct Target {
     return absl::OkStatus();
   }
 
-  absl::Status MakeWritable(std::array<void*, kMostReferences>& data) const {
+  // Copies what somebody holds, with all cores: a table may be large.
+  absl::Status MakeWritable(const Team& team, std::array<void*, kMostReferences>& data) const {
     for (int i = 0; i < count; ++i) {
-      TUTTI_RETURN_IF_ERROR(states[i]->MakeWritable());
+      TUTTI_ASSIGN_OR_RETURN(const Tensor old, states[i]->MakeFresh());
       data[i] = states[i]->value_locked().raw();
+      if (!old.valid()) continue;
+      team.ParallelFor(int64_t(old.bytes()), kCopiedBytes, [&](int64_t begin, int64_t end) {
+        std::memcpy(static_cast<std::byte*>(data[i]) + begin,
+                    static_cast<const std::byte*>(old.raw()) + begin, size_t(end - begin));
+      });
     }
     return absl::OkStatus();
   }
+};
+
+// Where the elements of a variable and its slots are, and where they have to be copied from before
+// they change (null: they are there).
+struct Elements {
+  std::array<void*, kMostReferences> data = {};
+  std::array<const void*, kMostReferences> from = {};
+  bool copied = false;  // is any of `from` given?
+};
+
+// The values that a save holds while an update changes them. The update copies them block by block
+// on its way through memory, which costs little more than the update itself.
+class HeldValues {
+ public:
+  // Makes all of a target's values safe to change. After an error all values are as they were.
+  absl::Status Add(const Target& target, Elements& elements) {
+    elements = {};
+    for (int i = 0; i < target.count; ++i) {
+      absl::StatusOr<Tensor> old = target.states[i]->MakeFresh();
+      if (!old.ok()) {
+        for (auto& [state, value] : values_) state->value_locked() = std::move(value);
+        values_.clear();
+        return old.status();
+      }
+      elements.data[i] = target.states[i]->value_locked().raw();
+      if (!old->valid()) continue;
+      elements.from[i] = old->raw();
+      elements.copied = true;
+      values_.emplace_back(target.states[i], *std::move(old));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<std::pair<VariableState*, Tensor>> values_;
 };
 
 class UpdateKernelBase : public Kernel {
@@ -154,15 +203,23 @@ class UpdateKernelBase : public Kernel {
 };
 
 // Calls `function` for the elements [begin, end).
-void RunRange(UpdateFunction function, const UpdateParameters& p,
-              const std::array<void*, kMostReferences>& data, const void* gradient, size_t size,
-              int64_t begin, int64_t end) {
-  std::array<void*, kMostReferences> state = {};
-  for (int i = 0; i < kMostReferences; ++i) {
-    if (data[i] != nullptr) state[i] = static_cast<std::byte*>(data[i]) + size_t(begin) * size;
+void RunRange(UpdateFunction function, const UpdateParameters& p, const Elements& elements,
+              const void* gradient, size_t size, int64_t begin, int64_t end) {
+  // What is copied is still in the core's cache when it is updated.
+  const int64_t block = elements.copied ? kCopiedBlock : end - begin;
+  for (int64_t first = begin; first < end; first += block) {
+    const int64_t last = std::min(end, first + block);
+    const size_t offset = size_t(first) * size;
+    std::array<void*, kMostReferences> state = {};
+    for (int i = 0; i < kMostReferences; ++i) {
+      if (elements.data[i] == nullptr) continue;
+      state[i] = static_cast<std::byte*>(elements.data[i]) + offset;
+      if (elements.from[i] == nullptr) continue;
+      std::memcpy(state[i], static_cast<const std::byte*>(elements.from[i]) + offset,
+                  size_t(last - first) * size);
+    }
+    function(p, state.data(), static_cast<const std::byte*>(gradient) + offset, last - first);
   }
-  function(p, state.data(), static_cast<const std::byte*>(gradient) + size_t(begin) * size,
-           end - begin);
 }
 
 class DenseUpdateKernel final : public UpdateKernelBase {
@@ -175,11 +232,12 @@ class DenseUpdateKernel final : public UpdateKernelBase {
     const VariableLocks locks(lock_order_);
     TUTTI_RETURN_IF_ERROR(target_.Check({gradient.dtype(), gradient.shape()}));
     if (p.scale != 0) {
-      std::array<void*, kMostReferences> data = {};
-      TUTTI_RETURN_IF_ERROR(target_.MakeWritable(data));
+      HeldValues held;
+      Elements elements;
+      TUTTI_RETURN_IF_ERROR(held.Add(target_, elements));
       const size_t size = SizeOf(gradient.dtype());
       c.team().ParallelFor(gradient.elements(), kGrain, [&](int64_t begin, int64_t end) {
-        RunRange(function_, p, data, gradient.raw(), size, begin, end);
+        RunRange(function_, p, elements, gradient.raw(), size, begin, end);
       });
     }
     GiveValue(c);
@@ -187,15 +245,16 @@ class DenseUpdateKernel final : public UpdateKernelBase {
   }
 };
 
-// The sum of the rows positions[0..count) of `rows`, columns [begin, end), in that order. 16-bit
+// The sum of the rows of `rows` that `group` names, columns [begin, end), in its order. 16-bit
 // types are summed in float.
 template <typename T>
-void SumRows(const T* rows, int64_t width, const std::pair<int64_t, int64_t>* group, int64_t count,
-             int64_t begin, int64_t end, T* sum) {
+void SumRows(const T* rows, int64_t width, std::span<const RowGroups::Entry> group, int64_t begin,
+             int64_t end, T* sum) {
   using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
   for (int64_t column = begin; column < end; ++column) {
     Wide total = 0;
-    for (int64_t i = 0; i < count; ++i) total += Wide(rows[group[i].second * width + column]);
+    for (const RowGroups::Entry& entry : group)
+      total += Wide(rows[entry.position * width + column]);
     sum[column - begin] = T(total);
   }
 }
@@ -203,6 +262,12 @@ void SumRows(const T* rows, int64_t width, const std::pair<int64_t, int64_t>* gr
 class SparseUpdateKernel final : public UpdateKernelBase {
  public:
   using UpdateKernelBase::UpdateKernelBase;
+
+  absl::Status Prepare(PrepareContext& c) override {
+    TUTTI_RETURN_IF_ERROR(UpdateKernelBase::Prepare(c));
+    for (const auto& state : states_) state->MarkUpdatedByRows();
+    return absl::OkStatus();
+  }
 
   absl::Status Compute(KernelContext& c) override {
     const RowIndices indices(c.input(op_.gradient_input()));
@@ -226,9 +291,9 @@ class SparseUpdateKernel final : public UpdateKernelBase {
       if (p.scale != 0 && rows.elements() > 0) {
         TUTTI_ASSIGN_OR_RETURN(next, ApplyBatch(c, p, rows, RowWidth(shape), next));
       } else {
-        next = groups();
+        next = groups_.size();
       }
-      if (next < groups()) continue;
+      if (next < groups_.size()) continue;
       GiveValue(c);
       return absl::OkStatus();
     }
@@ -236,26 +301,19 @@ class SparseUpdateKernel final : public UpdateKernelBase {
 
  private:
   void GroupByRow(const RowIndices& indices) {
-    // Both vectors keep their memory, so a steady step allocates nothing.
-    entries_.clear();
-    group_begins_.clear();
-    for (int64_t i = 0; i < indices.size(); ++i) entries_.emplace_back(indices[i], i);
-    std::sort(entries_.begin(), entries_.end());
-    for (size_t i = 0; i < entries_.size(); ++i) {
-      if (i == 0 || entries_[i].first != entries_[i - 1].first) group_begins_.push_back(int64_t(i));
-    }
-    group_begins_.push_back(int64_t(entries_.size()));
+    groups_.Begin(indices.size());
+    for (int64_t i = 0; i < indices.size(); ++i) groups_.Add(indices[i]);
+    groups_.Find();
   }
-  int64_t groups() const { return int64_t(group_begins_.size()) - 1; }
 
   // Applies groups from number `begin` on, so many that look-ups of other rows do not wait for long
   // (gather_rows.cc); returns the number of the next. REQUIRES: variable and slots are locked.
   absl::StatusOr<int64_t> ApplyBatch(KernelContext& c, const UpdateParameters& p,
                                      const Tensor& rows, int64_t width, int64_t begin) const {
     std::array<void*, kMostReferences> data = {};
-    TUTTI_RETURN_IF_ERROR(target_.MakeWritable(data));
+    TUTTI_RETURN_IF_ERROR(target_.MakeWritable(c.team(), data));
     const int64_t grain = std::max<int64_t>(1, kGrain / width);
-    const int64_t end = std::min(groups(), begin + 4 * grain * c.team().cores());
+    const int64_t end = std::min(groups_.size(), begin + 4 * grain * c.team().cores());
     VisitDType(rows.dtype(), [&](auto tag) {
       using T = typename decltype(tag)::type;
       if constexpr (std::is_same_v<T, float> || std::is_same_v<T, double> ||
@@ -275,9 +333,13 @@ class SparseUpdateKernel final : public UpdateKernelBase {
     c.team().ParallelFor(to - from, grain, [&](int64_t first, int64_t last) {
       std::array<T, kColumns> sum;
       for (int64_t g = from + first; g < from + last; ++g) {
-        const auto* const group = entries_.data() + group_begins_[g];
-        const int64_t count = group_begins_[g + 1] - group_begins_[g];
-        const int64_t base = group->first * width;
+        if (g + kAhead < from + last) {
+          for (int i = 0; i < target_.count; ++i) {
+            __builtin_prefetch(static_cast<T*>(data[i]) + groups_.row(g + kAhead) * width, 1);
+          }
+        }
+        const std::span<const RowGroups::Entry> group = groups_.entries(g);
+        const int64_t base = group[0].row * width;
         std::array<void*, kMostReferences> state = {};
         const auto at = [&](int64_t column) {
           for (int i = 0; i < target_.count; ++i) {
@@ -285,21 +347,22 @@ class SparseUpdateKernel final : public UpdateKernelBase {
           }
           return state.data();
         };
-        if (count == 1) {
-          function_(p, at(0), rows + group->second * width, width);
+        if (group.size() == 1) {
+          function_(p, at(0), rows + group[0].position * width, width);
           continue;
         }
         for (int64_t begin = 0; begin < width; begin += kColumns) {
           const int64_t end = std::min(width, begin + kColumns);
-          SumRows(rows, width, group, count, begin, end, sum.data());
+          SumRows(rows, width, group, begin, end, sum.data());
           function_(p, at(begin), sum.data(), end - begin);
         }
       }
     });
   }
 
-  std::vector<std::pair<int64_t, int64_t>> entries_;  // (row number, position), sorted
-  std::vector<int64_t> group_begins_;                 // of equal row numbers, and the end
+  static constexpr int64_t kAhead = 8;  // groups: some 200 ns, as long as a line takes to come
+
+  RowGroups groups_;
 };
 
 class FusedUpdateKernel final : public Kernel {
@@ -342,11 +405,12 @@ class FusedUpdateKernel final : public Kernel {
     }
     if (p.scale == 0) return absl::OkStatus();
     int64_t total = 0;
+    HeldValues held;
     for (int i = 0; i < updates; ++i) {
       Segment& segment = segments_[i];
       segment.begin = total;
       segment.gradient = gradient(i).raw();
-      TUTTI_RETURN_IF_ERROR(targets_[i].MakeWritable(segment.data));
+      TUTTI_RETURN_IF_ERROR(held.Add(targets_[i], segment.elements));
       total += gradient(i).elements();
       segment.end = total;
     }
@@ -355,7 +419,7 @@ class FusedUpdateKernel final : public Kernel {
       auto segment = std::upper_bound(segments_.begin(), segments_.end(), begin,
                                       [](int64_t at, const Segment& s) { return at < s.end; });
       for (; segment != segments_.end() && segment->begin < end; ++segment) {
-        RunRange(function_, p, segment->data, segment->gradient, size,
+        RunRange(function_, p, segment->elements, segment->gradient, size,
                  std::max(begin, segment->begin) - segment->begin,
                  std::min(end, segment->end) - segment->begin);
       }
@@ -368,7 +432,7 @@ class FusedUpdateKernel final : public Kernel {
   struct Segment {
     int64_t begin = 0;
     int64_t end = 0;
-    std::array<void*, kMostReferences> data = {};
+    Elements elements;
     const void* gradient = nullptr;
   };
 

@@ -17,10 +17,10 @@ struct DropoutLayerOptions {
   Output step = {};
 };
 
-// x with each element zero with probability `rate` and divided by 1 - rate else. Which ones follows
-// from the graph's seed, the layer's name, the step and the element's place in the global batch: so
-// several workers drop together what one process with the joined batch would, and a resumed
-// training drops what an uninterrupted one would.
+// x with each element set to 0 with probability `rate`, else divided by 1 - rate. Which elements
+// are dropped depends only on the graph's seed, the layer's name, the step and the element's place
+// in the global batch: several workers drop the same elements as one process with the joined batch,
+// and a resumed training the same as an uninterrupted one.
 Output Dropout(Input x, double rate, const DropoutLayerOptions& options = {},
                std::string_view name = "dropout");
 

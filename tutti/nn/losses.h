@@ -5,7 +5,7 @@
 
 #include "tutti/graph/input.h"
 
-// Losses, each a scalar: the mean over the batch. And accuracy, for those who watch.
+// Losses, each a scalar: the mean over the batch. And accuracy, as a metric.
 namespace tutti::nn {
 
 // Classification, one class each: logits [..., classes], labels int32 or int64 [...].

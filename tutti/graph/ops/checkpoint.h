@@ -22,13 +22,14 @@ Tensor PathTensor(std::string_view path);
 // The path in such a vector; nothing when it is none.
 std::string PathOf(const Tensor& value);
 
-// Holds the values that the variables have now, under a name of the device. What was held under it
-// before is let go. Returns the node to run.
+// Holds the current values of the variables under the name `snapshot` on the device. Releases an
+// earlier snapshot of that name. Returns the node to run.
 const Node* TakeSnapshot(std::span<const Output> variables, std::string_view snapshot);
 
-// Writes what TakeSnapshot held under that name to a new safetensors file at `path`, whose tensors
-// are called like the variables, and lets it go. The file lies in the directory of a checkpoint
-// that is being written. Gives the text that ParseSavedVariables reads, as a uint8 vector.
+// Writes the values of that snapshot to a new safetensors file at `path`, with the names of the
+// variables as tensor names, and releases the snapshot. The file lies in the directory of a
+// checkpoint that is being written. Returns the text that ParseSavedVariables reads, as a uint8
+// vector.
 Output SaveShard(Output path, std::span<const Output> variables, std::string_view snapshot);
 
 // What was written of one variable.

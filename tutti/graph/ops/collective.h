@@ -19,9 +19,9 @@ struct CollectiveOptions {
   std::string wire = "as-is";  // as-is, bfloat16 or float16: how float32 travels
 };
 
-// The sum of each value over all ranks. The values are of one type; they travel as one, a bucket,
-// and are best of the order in which they become ready. Where the plan can, they are computed into
-// the memory from which peers read them.
+// The sum of each value over all ranks. All values have one dtype and are reduced together as one
+// bucket; list them in the order in which they are computed. If possible the plan places the bucket
+// in registered memory, so that kernels write it and peers read it without a copy.
 std::vector<Output> AllReduce(std::span<const Output> values, const CollectiveOptions& options = {},
                               std::string_view name = "");
 Output AllReduce(Input value, const CollectiveOptions& options = {}, std::string_view name = "");

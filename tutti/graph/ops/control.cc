@@ -33,13 +33,15 @@ void RegisterControlOps(OpRegistry& registry) {
                 .inputs = {"condition", "data..."},
                 .attrs = {{"message", std::string()}},
                 .infer = InferAssert,
-                .stateful = true});
+                .stateful = true,
+                .only_checks = true});
   registry.Add({.name = "CheckNumerics",
                 .inputs = {"x"},
                 .attrs = {{"message", std::string()}},
                 .infer = InferCheckNumerics,
                 .gradient = Gradient::kDefined,
-                .stateful = true});
+                .stateful = true,
+                .only_checks = true});
   registry.Add({.name = "Print",
                 .inputs = {"x"},
                 .attrs = {{"message", std::string()}, {"most_values", int64_t{16}}},

@@ -54,9 +54,8 @@ std::vector<Output> If(Input predicate, const std::function<std::vector<Output>(
 
 struct WhileOptions {
   int64_t max_iterations = 0;  // the loop ends after so many; 0: no limit
-  // What stays true of the loop variables' shapes, one each, where that is less than what is known
-  // of the initial values: {Shape{kUnknownDim}} for a vector that grows. Empty: the shapes of the
-  // initial values.
+  // Shape invariants of the loop variables, one each, where less is known than of the initial
+  // values: {Shape{kUnknownDim}} for a vector that grows. Empty: the shapes of the initial values.
   std::vector<Shape> shapes = {};
 };
 

@@ -19,8 +19,8 @@ Output Sub(Input a, Input b, std::string_view name = "");
 Output Mul(Input a, Input b, std::string_view name = "");
 // a / b; of integers, rounded towards zero as in C++.
 Output Div(Input a, Input b, std::string_view name = "");
-// The largest integer not above a / b, and what it leaves: a - FloorDiv(a, b) * b, which has the
-// sign of b.
+// FloorDiv: the largest integer not above a / b. Mod: the rest, a - FloorDiv(a, b) * b, which
+// has the sign of b.
 Output FloorDiv(Input a, Input b, std::string_view name = "");
 Output Mod(Input a, Input b, std::string_view name = "");
 // a to the power of b. A negative power of an integer is an INVALID_ARGUMENT when it runs.

@@ -4,9 +4,9 @@
 
 namespace tutti {
 
-// What lies around the image when convolution and pooling lay windows over it. SAME pads with as
-// many zeros as give ceil(input / stride) outputs, the odd one after. VALID pads nothing. EXPLICIT
-// takes the numbers that are given.
+// The padding of an image for convolution and pooling. SAME pads with as many zeros as give
+// ceil(input / stride) outputs; if their number is odd, the extra zero comes after. VALID pads
+// nothing. EXPLICIT pads by the given numbers.
 enum class Padding { kSame, kValid, kExplicit };
 
 // "SAME", "VALID", "EXPLICIT": what stands in attributes.

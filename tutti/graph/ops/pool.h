@@ -15,7 +15,8 @@ struct PoolOptions {
   Padding padding = Padding::kValid;        // kSame or kValid
 };
 
-// x [n, h, w, c] -> [n, oh, ow, c], the largest value of each window; padding never wins. NaN wins.
+// x [n, h, w, c] -> [n, oh, ow, c], the largest value of each window. Padding is ignored; a NaN in
+// the window gives NaN.
 Output MaxPool(Input x, const PoolOptions& options = {}, std::string_view name = "");
 
 // The mean of each window; padding counts neither in the sum nor in the number.

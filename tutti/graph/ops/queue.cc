@@ -210,6 +210,14 @@ void RegisterQueueOps(OpRegistry& registry) {
                 .stateful = true});
 }
 
+namespace {
+
+const std::string& ContainerOf(const Graph& graph, const std::string& given) {
+  return given.empty() ? graph.container_scope() : given;
+}
+
+}  // namespace
+
 Output FIFOQueue(Graph& graph, const QueueComponents& components, const QueueOptions& options,
                  std::string_view name, std::source_location where) {
   return OpBuilder("FIFOQueue", name)
@@ -218,7 +226,7 @@ Output FIFOQueue(Graph& graph, const QueueComponents& components, const QueueOpt
       .Attr("dtypes", DTypeNames(components))
       .Attr("shapes", FlatShapes(components))
       .Attr("capacity", options.capacity)
-      .Attr("container", options.container)
+      .Attr("container", ContainerOf(graph, options.container))
       .Build();
 }
 
@@ -233,7 +241,7 @@ Output RandomShuffleQueue(Graph& graph, const QueueComponents& components,
       .Attr("capacity", options.capacity)
       .Attr("min_after_dequeue", options.min_after_dequeue)
       .Attr("seed", options.seed)
-      .Attr("container", options.container)
+      .Attr("container", ContainerOf(graph, options.container))
       .Build();
 }
 

@@ -23,8 +23,8 @@ namespace tutti {
 using QueueComponents = std::vector<ValueType>;
 
 struct QueueOptions {
-  int64_t capacity = 32;  // in elements
-  std::string container = {};
+  int64_t capacity = 32;       // in elements
+  std::string container = {};  // empty: that of the ContainerScope
 };
 
 // First in, first out.
@@ -37,7 +37,7 @@ struct ShuffleQueueOptions {
   // Until the queue is closed, taking leaves at least this many elements to choose from.
   int64_t min_after_dequeue = 512;
   int64_t seed = 0;  // the same seed and the same order of operations give the same elements
-  std::string container = {};
+  std::string container = {};  // empty: that of the ContainerScope
 };
 
 // Takes a random element.
@@ -48,8 +48,8 @@ Output RandomShuffleQueue(Graph& graph, const QueueComponents& components,
 // Puts one element in, one tensor for each component. A closed queue gives CANCELLED.
 Node* Enqueue(Input queue, const std::vector<Output>& components, std::string_view name = "");
 
-// Puts the rows of each component in as elements, in order. When the step is cancelled while some
-// still wait for room, those that are in stay in.
+// Enqueues the rows of each component as elements, in order. If the step is cancelled while some
+// rows wait for room, those already enqueued stay in the queue.
 Node* EnqueueMany(Input queue, const std::vector<Output>& components, std::string_view name = "");
 
 // Takes one element: one output for each component. A queue that is closed and empty gives
@@ -66,8 +66,8 @@ Output QueueSize(Input queue, std::string_view name = "");
 struct QueueCloseOptions {
   bool cancel_pending = false;  // also end the Enqueues that wait for room, with CANCELLED
 };
-// Nothing more can be put in. What waits for room and what lies in the queue may still be taken.
-// Closing a closed queue does nothing.
+// Closes the queue: no further element can be enqueued. Elements in the queue, and those of an
+// Enqueue that already waits for room, can still be dequeued. Closing a closed queue does nothing.
 Node* QueueClose(Input queue, const QueueCloseOptions& options = {}, std::string_view name = "");
 
 }  // namespace tutti

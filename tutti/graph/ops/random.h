@@ -66,8 +66,8 @@ Output Shuffle(Input x, const ShuffleOptions& options = {}, std::string_view nam
 
 struct DropoutOptions {
   RandomSeed random = {};
-  // An int64 scalar: the index, in the global batch, of the first element of x. With it, an element
-  // has the same fate however the batch is divided. Left out: 0.
+  // An int64 scalar: the index, in the global batch, of the first element of x. With it, whether an
+  // element is dropped does not depend on how the batch is divided. Left out: 0.
   Output offset = {};
 };
 // x with each element zero with probability `rate` (0 <= rate < 1) and divided by 1 - rate else.

@@ -11,6 +11,7 @@ void RegisterAllOps(OpRegistry& registry) {
   RegisterSliceOps(registry);
   RegisterGatherOps(registry);
   RegisterPartitionOps(registry);
+  RegisterRowMessageOps(registry);
   RegisterReduceOps(registry);
   RegisterRandomOps(registry);
   RegisterMatMulOps(registry);

@@ -20,6 +20,7 @@ void RegisterGatherOps(OpRegistry& registry);  // gather.cc: Gather, ScatterNd, 
                                                // UnsortedSegmentSum, ...
 void RegisterPartitionOps(
     OpRegistry& registry);  // partition.cc: Unique, TopK, DynamicPartition, DynamicStitch
+void RegisterRowMessageOps(OpRegistry& registry);  // row_messages.cc: PackRows, MergeRows
 void RegisterReduceOps(
     OpRegistry& registry);  // reduce.cc: Sum, Mean, Max, ArgMax, Cumsum, LogSumExp, ...
 void RegisterRandomOps(OpRegistry& registry);  // random.cc: RandomUniform, RandomNormal,

@@ -16,8 +16,8 @@ Output LogSoftmax(Input logits, std::string_view name = "");
 Output SoftmaxGrad(Input y, Input dy, std::string_view name = "");
 Output LogSoftmaxGrad(Input y, Input dy, std::string_view name = "");
 
-// What a cross-entropy gives: a loss for each row, and d(loss)/d(logits), of the logits' shape, of
-// which the gradient is made.
+// The result of a cross-entropy: a loss for each row, and d(loss)/d(logits), which has the shape of
+// the logits and from which the gradient is computed.
 struct CrossEntropy {
   Output loss;
   Output backprop;

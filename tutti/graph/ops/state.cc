@@ -177,6 +177,13 @@ Output MakeVariable(Graph& graph, const Initializer& initializer, const std::str
       .Attr("shape", initializer.shape)
       .Attr("initializer", base + "/initialize");
   if (!options.trainable) builder.Attr("trainable", false);
+  if (options.slot_of) {
+    // A reset of the variable's container takes its slots along.
+    const absl::StatusOr<VariableKey> owner = VariableKeyOf(options.slot_of);
+    if (owner.ok() && owner->container != graph.container_scope()) {
+      builder.Attr("container", owner->container);
+    }
+  }
   const Output variable = builder.Build();
   Output value;
   {

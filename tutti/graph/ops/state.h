@@ -44,10 +44,10 @@ struct VariableRequest {
   VariableOptions options = {};
 };
 
-// Where a variable lives: on one device, or in parts of consecutive rows (of dimension 0) that are
-// variables of their own, NAME/part_0 and so on. Variable() then returns the parts joined, which
-// models read as usual; gradients and updates are those of the parts. Only trainable variables can
-// be split, for whoever assigns to a variable needs all of it.
+// Where a variable lives: on one device, or split into parts of consecutive rows (of dimension 0).
+// Each part is a variable of its own, NAME/part_0 and so on. Variable() then returns the parts
+// joined, which models read as usual; gradients and updates are those of the parts. Only trainable
+// variables can be split, because an assignment needs the whole variable.
 struct VariablePlacement {
   struct Part {
     int64_t rows = 0;
@@ -57,9 +57,9 @@ struct VariablePlacement {
   std::vector<Part> parts = {};  // empty: in one piece; else their rows make up dimension 0
 };
 
-// While it lives, `place` decides where variables live that this thread makes: how a strategy
-// spreads them. A slot must stay on the device of its variable, because an update changes both:
-// `place` learns of it, and names that device or none. One at a time per thread.
+// While it lives, `place` decides where the variables live that this thread makes. Strategies use
+// it to spread variables. It is also called for optimizer slots, and must return the device of the
+// slot's variable or none, because an update changes both. At most one scope per thread at a time.
 class VariablePlacementScope {
  public:
   using Place = std::function<VariablePlacement(const VariableRequest&)>;

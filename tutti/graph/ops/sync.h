@@ -7,9 +7,9 @@
 
 #include "tutti/graph/input.h"
 
-// How steps wait for each other. Each thing declared here lives on its device under its name and is
-// shared by all sessions that use the device. Nodes that wait occupy no core; they are served in
-// the order in which they came; cancelling their step, or its timeout, takes them out.
+// Synchronisation between steps. Each resource declared here lives on its device under its name and
+// is shared by all sessions that use the device. Waiting nodes occupy no core and are served in the
+// order of their arrival; cancelling their step, or its timeout, removes them.
 //
 // Numbers of steps, workers and slots are int32 or int64 scalars, from 0 on.
 namespace tutti {
@@ -17,10 +17,10 @@ namespace tutti {
 // --- Mutex: one holder at a time, across steps and sessions.
 Output Mutex(Graph& graph, std::string_view name = "",
              std::source_location where = std::source_location::current());
-// Waits for the mutex and returns a token, an int64 scalar that MutexRelease needs.
-// Should the step fail or be cancelled before it releases the mutex, it is released at its end.
+// Waits for the mutex and returns a token, an int64 scalar that MutexRelease needs. If the step
+// fails or is cancelled before MutexRelease runs, the mutex is released when the step ends.
 Output MutexAcquire(Input mutex, std::string_view name = "");
-// Gives it to the next in line. FAILED_PRECONDITION unless `token` is the holder's.
+// Passes the mutex to the next waiter. FAILED_PRECONDITION unless `token` is the holder's.
 Node* MutexRelease(Input mutex, Input token, std::string_view name = "");
 
 // --- Barrier: nobody goes on before `participants` have arrived; then it starts anew.
@@ -34,8 +34,8 @@ Output BarrierWait(Input barrier, std::string_view name = "");
 Output Accumulator(Graph& graph, DType dtype, const Shape& shape, std::string_view name = "",
                    std::source_location where = std::source_location::current());
 struct AccumulatorApplyOptions {
-  // What a slot contributes again to a step is ignored, also when the step was taken meanwhile (one
-  // of the last 1024): a push may be sent twice.
+  // Ignore a repeated contribution of a slot to a step, even if the step was taken meanwhile (one
+  // of the last 1024), because a push may be sent twice.
   bool once = false;
 };
 // Contributes a tensor of the accumulator's shape. Unless `once` says otherwise: ALREADY_EXISTS
@@ -61,18 +61,19 @@ AccumulatedRows AccumulatorTakeRows(Input accumulator, Input step, Input slots,
 // --- Gate: admits the first `admit` of `workers` to a step; the rest are refused and counted.
 Output Gate(Graph& graph, int64_t admit, int64_t workers, std::string_view name = "",
             std::source_location where = std::source_location::current());
-// True if `worker` is admitted to `step`. Never waits; asking again gives the same answer. Of steps
-// long gone (1024 and more behind the newest) it is false.
+// True if `worker` is admitted to `step`. Never waits; asking again gives the same answer. False
+// for steps that are 1024 or more behind the newest.
 Output GateEnter(Input gate, Input step, Input worker, std::string_view name = "");
-// Waits until admission to `step` is complete and returns who was admitted: an int64 vector,
-// ascending. Complete is: `admit` workers are in, or all of the workers that have not left.
+// Waits until admission to `step` is complete and returns the admitted workers: an int64 vector,
+// ascending. Admission is complete when `admit` workers have entered, or all workers that have not
+// left.
 Output GateAdmitted(Input gate, Input step, std::string_view name = "");
 // True if `worker` was admitted to `step`. Never waits, and admits nobody.
 Output GateContains(Input gate, Input step, Input worker, std::string_view name = "");
-// `worker` is gone: nobody waits for it any more, and it cannot enter.
+// Removes `worker`: no step waits for it any more, and it cannot enter.
 Node* GateLeave(Input gate, Input worker, std::string_view name = "");
-// `worker` is back, or was started anew before anybody noticed that it was gone. Returns the newest
-// step, which it may enter; later steps wait for it again.
+// `worker` rejoins, or was restarted before its loss was noticed. Returns the newest step, which it
+// may enter; only later steps wait for it.
 Output GateJoin(Input gate, Input worker, std::string_view name = "");
 // How many entries were refused so far: an int64 scalar.
 Output GateRefused(Input gate, std::string_view name = "");
@@ -84,35 +85,36 @@ Output Clock(Graph& graph, int64_t workers, std::string_view name = "",
              std::source_location where = std::source_location::current());
 // `worker` has finished one more step; returns how many.
 Output ClockAdvance(Input clock, Input worker, std::string_view name = "");
-// Waits until `worker` leads the slowest by at most `staleness` steps; returns how far the slowest
-// is.
+// Waits until `worker` is at most `staleness` steps ahead of the slowest worker; returns the count
+// of the slowest.
 Output ClockWait(Input clock, Input worker, Input staleness, std::string_view name = "");
 // `worker` is gone: nobody waits for it any more.
 Node* ClockLeave(Input clock, Input worker, std::string_view name = "");
-// `worker` is back, or was started anew before anybody noticed that it was gone: it stands where
-// the slowest of the others does. Returns how many steps that is. What its former self waits for
-// ends with ABORTED.
+// `worker` rejoins, or was restarted before its loss was noticed. Sets its count to that of the
+// slowest other worker and returns that count. A ClockWait of its previous process ends with
+// ABORTED.
 Output ClockJoin(Input clock, Input worker, std::string_view name = "");
 
-// --- Dispenser: gives out the numbers 0, 1, 2, ... to `workers`, each once, and gives out again
-// what a worker that is gone has not finished. A worker takes the number of its next piece of work
-// while it is at the one before: the two that it took last count as unfinished.
+// --- Dispenser: hands out the numbers 0, 1, 2, ... to `workers`, each once. If a worker is lost,
+// its unfinished numbers are handed out again. A worker takes its next number while it works on the
+// current one, so its last two numbers count as unfinished.
 Output Dispenser(Graph& graph, int64_t workers, std::string_view name = "",
                  std::source_location where = std::source_location::current());
 // A number for `worker`: the smallest that was given back, else the next one.
 Output DispenserTake(Input dispenser, Input worker, std::string_view name = "");
-// `worker` is gone: what it had taken last is given out again. Returns these numbers in the order
-// in which it took them: an int64 vector of 2, with -1 for none.
+// `worker` is lost: its last numbers will be handed out again. Returns them in the order in which
+// it took them: an int64 vector of 2, with -1 for none.
 Output DispenserReturn(Input dispenser, Input worker, std::string_view name = "");
-// Begins anew at 0. Nobody has a number.
+// Starts again at 0. No worker holds a number.
 Node* DispenserReset(Input dispenser, std::string_view name = "");
 
 // --- Ledger: the newest step that each of `workers` has entered, so that a push which is sent
 // twice counts once.
 Output Ledger(Graph& graph, int64_t workers, std::string_view name = "",
               std::source_location where = std::source_location::current());
-// True if `step` is newer than all that `worker` has entered. An update takes it as its scale,
-// Cast(entered, dtype): a scale of 0 changes nothing. Should the run fail, the entry is taken back.
+// True if `step` is newer than all steps that `worker` has entered. Use it as the scale of an
+// update, Cast(entered, dtype): a scale of 0 changes nothing. If the run fails, the entry is
+// undone.
 Output LedgerEnter(Input ledger, Input worker, Input step, std::string_view name = "");
 
 }  // namespace tutti

@@ -1,5 +1,6 @@
 // A product goes to oneDNN's sgemm, or to our packed one where rows that are a multiple of 4 KB
-// apart put whole columns into one set of the cache, which oneDNN's kernel does not pack away. On
+// apart put whole columns into one set of the cache, which oneDNN's kernel does not pack away.
+// `tutti bench gemm --sweep` compares both on other shapes than those below, with the choice. On
 // one core of an AVX2 machine, in GFLOP/s, oneDNN against packed:
 //   [1024, 256]^T x [1024, 1024]  41 against 73      [128, 64] x [64, 128]     87 against 66
 //   [1024, 1024]^T x [1024, 256]  67 against 74      [1024, 256] x [256, 256]  85 against 83
@@ -36,12 +37,16 @@ bool Gemm::Packs() const {
 }
 
 absl::Status Gemm::Run(const float* a, const float* b, float* c) const {
+  return RunBy(Packs() ? Way::kPacked : Way::kOneDnn, a, b, c);
+}
+
+absl::Status Gemm::RunBy(Way way, const float* a, const float* b, float* c) const {
   if (m == 0 || n == 0) return absl::OkStatus();
   if (k == 0) {
     if (!accumulate) std::memset(c, 0, size_t(m * n) * sizeof(float));
     return absl::OkStatus();
   }
-  if (Packs()) {
+  if (way == Way::kPacked) {
     const GemmOperand op_a{a, transpose_a ? 1 : k, transpose_a ? m : 1};
     const GemmOperand op_b{b, transpose_b ? 1 : n, transpose_b ? k : 1};
     PackedGemm(m, n, k, op_a, op_b, c, n, omp_in_parallel() ? 1 : omp_get_max_threads(), alpha,

@@ -22,6 +22,10 @@ struct Gemm {
   bool Packs() const;
 
   absl::Status Run(const float* a, const float* b, float* c) const;
+
+  // Run by a given kernel, whatever Packs() says: `tutti bench gemm` measures both.
+  enum class Way { kOneDnn, kPacked };
+  absl::Status RunBy(Way way, const float* a, const float* b, float* c) const;
 };
 
 }  // namespace tutti

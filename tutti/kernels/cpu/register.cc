@@ -9,6 +9,7 @@ void RegisterCpuKernels(KernelRegistry& registry) {
   RegisterGatherCpuKernels(registry);
   RegisterGatherRowsCpuKernels(registry);
   RegisterPartitionCpuKernels(registry);
+  RegisterRowMessageCpuKernels(registry);
   RegisterReduceCpuKernels(registry);
   RegisterRandomCpuKernels(registry);
   RegisterMatMulCpuKernels(registry);

@@ -13,6 +13,7 @@ void RegisterArrangeCpuKernels(KernelRegistry& registry);      // arrange.cc
 void RegisterGatherCpuKernels(KernelRegistry& registry);       // gather.cc
 void RegisterGatherRowsCpuKernels(KernelRegistry& registry);   // gather_rows.cc
 void RegisterPartitionCpuKernels(KernelRegistry& registry);    // partition.cc
+void RegisterRowMessageCpuKernels(KernelRegistry& registry);   // row_messages.cc
 void RegisterReduceCpuKernels(KernelRegistry& registry);       // reduce.cc
 void RegisterBroadcastCpuKernels(KernelRegistry& registry);    // broadcast.cc, for reduce.cc
 void RegisterCumsumCpuKernels(KernelRegistry& registry);       // cumsum.cc, for reduce.cc

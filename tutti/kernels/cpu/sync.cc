@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "tutti/device/kernel.h"
+#include "tutti/graph/op_def.h"
 #include "tutti/kernels/accumulator_resource.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/resource_access.h"
@@ -187,6 +188,18 @@ absl::StatusOr<Tensor> CopyOf(const Tensor& value, Device& device) {
   return copy;
 }
 
+// What came from another device is nobody's to change, and is held where it is; anything else may
+// lie in memory of the step.
+absl::Status Keep(const KernelContext& c, int input, Contribution& contribution) {
+  contribution.own = !c.node->input(input).node->def().transfer;
+  if (!contribution.own) {
+    contribution.values = c.input(input);
+    return absl::OkStatus();
+  }
+  TUTTI_ASSIGN_OR_RETURN(contribution.values, CopyOf(c.input(input), c.device()));
+  return absl::OkStatus();
+}
+
 absl::Status ApplyDense(KernelContext& c, AccumulatorResource& accumulator) {
   TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(1), "step"));
   TUTTI_ASSIGN_OR_RETURN(const int64_t slot, IntegerScalar(c.input(2), "slot"));
@@ -196,7 +209,7 @@ absl::Status ApplyDense(KernelContext& c, AccumulatorResource& accumulator) {
                            accumulator.config().name, accumulator.config().shape.ToString());
   }
   Contribution contribution;
-  TUTTI_ASSIGN_OR_RETURN(contribution.values, CopyOf(gradient, c.device()));
+  TUTTI_RETURN_IF_ERROR(Keep(c, 3, contribution));
   return accumulator.Apply(step, slot, c.node->attr<bool>("once"), std::move(contribution));
 }
 
@@ -213,7 +226,7 @@ absl::Status ApplyRows(KernelContext& c, AccumulatorResource& accumulator) {
   for (int64_t i = 0; i < indices.size(); ++i) {
     contribution.indices.data<int64_t>()[i] = indices[i];
   }
-  TUTTI_ASSIGN_OR_RETURN(contribution.values, CopyOf(c.input(4), c.device()));
+  TUTTI_RETURN_IF_ERROR(Keep(c, 4, contribution));
   return accumulator.Apply(step, slot, c.node->attr<bool>("once"), std::move(contribution));
 }
 
