@@ -56,7 +56,7 @@ class Needed {
   std::vector<bool> marked_;
 };
 
-// A node that wants to lie beside one that is not part of the step asks for what that one asks
+// A node that is colocated with one that is not part of the step asks for what that one asks
 // for.
 void KeepWish(const Graph& graph, const Needed& needed, NodeSpec& spec) {
   const AttrValue* beside = FindAttr(spec.attrs, "_colocate");

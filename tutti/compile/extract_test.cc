@@ -45,7 +45,7 @@ sum = Add(a, b)
 other = Exp(x)
 )";
 
-// What a node wants to lie beside may not be part of the step: then it asks for the same place.
+// The node that another is colocated with may not be part of the step: then it asks for the same.
 TEST(Extract, KeepsTheWishOfANodeThatIsNotThere) {
   constexpr std::string_view kColocated = R"(
 v = Variable() {dtype=float32, shape=[]} @/cpu:1

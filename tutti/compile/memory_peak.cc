@@ -21,8 +21,8 @@ class LifeFinder {
   std::vector<Life> Run() {
     for (size_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& node = plan_.nodes[i];
-      for (const uint32_t s : node.inputs) Read(plan_.slots[s], i);
-      for (const uint32_t s : node.outputs) Write(plan_.slots[s], *node.node, i);
+      for (const uint32_t s : node.inputs) Read(plan_.values[s], i);
+      for (const uint32_t s : node.outputs) Write(plan_.values[s], *node.node, i);
       if (node.scratch_bytes > 0) {
         lives_.push_back({{node.node, true, node.scratch_bytes}, i, i});
       }
@@ -33,17 +33,17 @@ class LifeFinder {
  private:
   using Place = std::pair<int, size_t>;  // arena, offset
 
-  void Read(const PlanSlot& slot, size_t at) {
-    if (slot.storage != Storage::kArena) return;
-    const auto it = holder_.find(Place(slot.arena, slot.offset));
+  void Read(const PlanValue& value, size_t at) {
+    if (value.storage != Storage::kArena) return;
+    const auto it = holder_.find(Place(value.arena, value.offset));
     if (it != holder_.end()) lives_[it->second].last = at;
   }
 
-  void Write(const PlanSlot& slot, const Node& node, size_t at) {
-    if (slot.storage != Storage::kArena) return;
-    const size_t bytes = slot.layout.Bytes(slot.type.dtype, slot.type.shape);
+  void Write(const PlanValue& value, const Node& node, size_t at) {
+    if (value.storage != Storage::kArena) return;
+    const size_t bytes = value.layout.Bytes(value.type.dtype, value.type.shape);
     if (bytes == 0) return;
-    const auto [it, fresh] = holder_.try_emplace(Place(slot.arena, slot.offset), lives_.size());
+    const auto [it, fresh] = holder_.try_emplace(Place(value.arena, value.offset), lives_.size());
     if (!fresh) {
       // In place: whose bytes these were is counted up to the node before.
       Life& before = lives_[it->second];

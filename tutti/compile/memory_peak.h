@@ -15,16 +15,18 @@ struct LiveBytes {
   size_t bytes = 0;
 };
 
-// What of a plan's memory is in use while the node runs at which most is, if nodes run in the
-// plan's order. Where some of them wait for others (AllReduce, Recv), values may live longer.
+// The peak of a plan's memory: the node at which the most planned bytes are in use, and what uses
+// them, if nodes run in the plan's order. Where nodes wait for others (AllReduce, Recv), values may
+// live longer.
 struct MemoryPeak {
   const Node* node = nullptr;   // null for a plan without nodes
   size_t bytes = 0;             // the arenas are larger by what packing loses
   std::vector<LiveBytes> live;  // the largest first
 };
 
-// The peak of `plan`, the first if there are several. A value that shares its bytes with another,
-// worked in place or as a view, counts once, under the name of who wrote them last.
+// The peak of `plan`, the first if there are several. Values that share their bytes, because a
+// kernel works in place or because one is a view of the other, count once, under the name of the
+// node that wrote them last.
 MemoryPeak PeakOf(const StepPlan& plan);
 
 }  // namespace tutti

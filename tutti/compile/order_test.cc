@@ -51,6 +51,18 @@ TEST(OrderOf, WhatTravelsComesBeforeWhatDoesNot) {
             "g weight_gradient sum input_gradient next");
 }
 
+// A second tower needs the weights at once, not when the first one has used them.
+TEST(OrderOf, SendsFollowWhatTheySend) {
+  EXPECT_EQ(OrderedNames(kStart + "a = Exp(x)\n"
+                                  "w = Variable() {dtype=float32, shape=[4, 4]}\n"
+                                  "b = MatMul(a, w)\n"
+                                  "c = Neg(b)\n"
+                                  "send_a = Send(a) {key=\"p;q;a\"}\n"
+                                  "send_w = Send(w) {key=\"p;q;w\"}\n"
+                                  "fetch c\ntarget send_a\ntarget send_w\n"),
+            "w send_w a send_a b c");
+}
+
 // Two layers, both of which travel; what the second bucket needs does not hold the first back.
 TEST(OrderOf, BucketsComeOneAfterTheOther) {
   EXPECT_EQ(OrderedNames(kStart + "g = Exp(x)\n"

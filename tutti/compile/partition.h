@@ -34,9 +34,9 @@ struct Partition {
 absl::StatusOr<std::vector<Partition>> CutByDevice(const Program& program,
                                                    std::span<const DeviceInfo> devices);
 
-// Are the parts of a step joined rightly: has every Recv exactly one Send, of the same key and
-// type, in the part that its key names, and every Send its Recv? A step of which this is not true
-// would wait for ever. INTERNAL with the node and the key. CutByDevice asks it of what it gives.
+// Checks that the parts of a step fit together: every Recv has exactly one Send, with the same key
+// and type, in the part that its key names, and every Send has its Recv. Otherwise the step would
+// wait for ever. INTERNAL with the node and the key. CutByDevice checks its result with it.
 absl::Status CheckTransfers(std::span<const Partition> parts);
 
 }  // namespace tutti

@@ -15,9 +15,10 @@ namespace tutti {
 
 struct CompileOptions {
   bool optimize = true;  // false: no passes but what correctness needs
-  // A wish for a device that cannot be met is no error: the node goes to the first device.
+  // True: a node whose requested device does not exist goes to the first device. False: that is an
+  // error.
   bool soft_placement = false;
-  // Who decides about nodes that nobody places. The master's; CompileWhole does not look at it.
+  // How nodes without a device are placed. Used by the master; CompileWhole ignores it.
   PlacementMethod placement = PlacementMethod::kManual;
 };
 

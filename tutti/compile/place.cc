@@ -1,7 +1,8 @@
-// How nodes get their devices. Some follow another node: what works on a state follows that, a
-// colocated node the one it names, a look-up of rows its table. Following from node to node leads
-// to one that follows nobody, whose own wish decides. The wish of a node that follows is only
-// checked: where a variable lives must not depend on who else is in the step.
+// How nodes get their devices. Some nodes follow another node: an op on a variable or queue follows
+// that, a colocated node follows the node it names, a look-up of rows follows its table. A chain of
+// such nodes ends at a node that follows none, whose requested device is used. The request of a
+// following node is only checked, so that the device of a variable does not depend on the other
+// nodes of the step.
 #include "tutti/compile/place.h"
 
 #include <fmt/format.h>
@@ -40,10 +41,6 @@ std::string SetAt(const Node& node) {
   return fmt::format(" ({}:{})", file.substr(file.rfind('/') + 1), at.line());
 }
 
-std::string WishOf(const Node& node) {
-  return fmt::format("asks for device \"{}\"{}", node.device(), SetAt(node));
-}
-
 class Placer {
  public:
   Placer(const Graph& graph, std::vector<Candidate> candidates, const PlaceOptions& options)
@@ -71,7 +68,7 @@ class Placer {
   // The node that this one follows; null: none.
   absl::StatusOr<const Node*> Followed(const Node& node) const {
     if (const Node* state = StateOf(node)) return state;
-    if (!node.colocated_with().empty()) return Neighbour(node);
+    if (!node.colocated_with().empty()) return ColocatedNode(node);
     return node.device().empty() ? TableOf(node) : nullptr;
   }
 
@@ -82,12 +79,12 @@ class Placer {
     return table->op() == "Variable" ? table : nullptr;
   }
 
-  absl::StatusOr<const Node*> Neighbour(const Node& node) const {
+  absl::StatusOr<const Node*> ColocatedNode(const Node& node) const {
     const std::string_view name = node.colocated_with();
     if (name.empty()) return static_cast<const Node*>(nullptr);
-    const Node* const neighbour = graph_.Find(name);
-    if (neighbour != nullptr) return neighbour;
-    return InvalidArgument("{} is to lie beside \"{}\"{}, but the graph has no such node",
+    const Node* const colocated = graph_.Find(name);
+    if (colocated != nullptr) return colocated;
+    return InvalidArgument("{} is colocated with \"{}\"{}, but the graph has no such node",
                            node.Describe(), name, SetAt(node));
   }
 
@@ -125,10 +122,9 @@ class Placer {
     bool inside = false;
     for (const Node* node : path) {
       inside = inside || node == &closing;
-      if (inside) names += fmt::format("{}{} beside ", node->Describe(), SetAt(*node));
+      if (inside) names += fmt::format("{}{} with ", node->Describe(), SetAt(*node));
     }
-    return InvalidArgument("nodes are to lie beside each other in a circle: {}\"{}\"", names,
-                           closing.name());
+    return InvalidArgument("nodes are colocated in a circle: {}\"{}\"", names, closing.name());
   }
 
   // The device that a node which follows nobody asks for, by itself or in its bodies.
@@ -196,25 +192,27 @@ class Placer {
   absl::Status Check(const Node& node) {
     const Candidate& home = candidates_[size_t(device_[size_t(node.id())])];
     const Node* const state = StateOf(node);
-    TUTTI_ASSIGN_OR_RETURN(const Node* neighbour, Neighbour(node));
-    if (state != nullptr && neighbour != nullptr && DeviceOf(*neighbour) != home.name) {
-      TUTTI_RETURN_IF_ERROR(Refuse(
-          node,
-          fmt::format("{} is to lie beside {}{}, which is on {}, but {} lives on {}, where it must "
-                      "run",
-                      node.Describe(), neighbour->Describe(), SetAt(node), DeviceOf(*neighbour),
-                      state->Describe(), home.name),
-          home));
+    TUTTI_ASSIGN_OR_RETURN(const Node* colocated, ColocatedNode(node));
+    if (state != nullptr && colocated != nullptr && DeviceOf(*colocated) != home.name) {
+      TUTTI_RETURN_IF_ERROR(
+          Refuse(node,
+                 fmt::format(
+                     "{} is colocated with {}{}, which is on {}, but {} lives on {}, where it must "
+                     "run",
+                     node.Describe(), colocated->Describe(), SetAt(node), DeviceOf(*colocated),
+                     state->Describe(), home.name),
+                 home));
     }
-    if (node.device().empty() || (state == nullptr && neighbour == nullptr)) {
+    if (node.device().empty() || (state == nullptr && colocated == nullptr)) {
       return absl::OkStatus();
     }
     TUTTI_ASSIGN_OR_RETURN(const DeviceName wanted, Parsed(node));
     if (wanted.Matches(home.parsed)) return absl::OkStatus();
-    const std::string why = state != nullptr ? fmt::format("{} lives on {}, where it must run",
-                                                           state->Describe(), home.name)
-                                             : fmt::format("it is to lie beside {}, which is on {}",
-                                                           neighbour->Describe(), home.name);
+    const std::string why =
+        state != nullptr
+            ? fmt::format("{} lives on {}, where it must run", state->Describe(), home.name)
+            : fmt::format("it is colocated with {}, which is on {}", colocated->Describe(),
+                          home.name);
     return Refuse(node, fmt::format("{} {}, but {}", node.Describe(), WishOf(node), why), home);
   }
 
@@ -242,6 +240,10 @@ class Placer {
 };
 
 }  // namespace
+
+std::string WishOf(const Node& node) {
+  return fmt::format("asks for device \"{}\"{}", node.device(), SetAt(node));
+}
 
 const Node* StateOf(const Node& node) {
   for (int i = 0; i < node.num_inputs(); ++i) {

@@ -20,8 +20,8 @@ enum class PlacementMethod : uint8_t {
 };
 
 struct PlaceOptions {
-  // A node whose wish cannot be met goes to the first device, or to where its state or the node
-  // beside which it wants to lie is; `fell_back` learns the node and why.
+  // A node whose wish cannot be met goes to the first device, or to that of its state or of the
+  // node that it is colocated with; `fell_back` learns the node and why.
   bool soft = false;
   std::function<void(const Node& node, const std::string& why)> fell_back = nullptr;
 };
@@ -30,13 +30,17 @@ struct PlaceOptions {
 // Null when there is none.
 const Node* StateOf(const Node& node);
 
-// What a program's nodes ask for, checked: who follows whom, and where those may go that follow
-// nobody.
+// "asks for device "/cpu:1" (model.cc:12)": the node's own wish, and the source line that set it
+// where that is known, for messages.
+std::string WishOf(const Node& node);
+
+// The device requests of a program's nodes, checked: which node each one follows, and which devices
+// are allowed for the nodes that follow no other (leaders).
 struct PlaceRules {
   // By id: the node whose device this one gets; itself if it follows nobody.
   std::vector<const Node*> leader;
-  // By id, of leaders: the devices that have what it asks for, in their order. Empty: it asks for
-  // nothing, or for what there is not (PlaceOptions::soft).
+  // By id, of leaders: the devices that match the request, in their order. Empty: there is no
+  // request, or no device matches it (PlaceOptions::soft).
   std::vector<std::vector<int>> allowed;
 };
 
@@ -47,13 +51,13 @@ absl::StatusOr<PlaceRules> FindRules(const Program& program, std::span<const Dev
                                      const PlaceOptions& options = {});
 
 // Gives every node of the program a device: its `device` becomes a full name. What updates or
-// inspects a variable or queue goes to where that lives; a node that wants to lie beside another
+// inspects a variable or queue goes to where that lives; a node that is colocated with another
 // ("_colocate") goes to its device; a node that asks for a device (or for a part of its name) gets
 // the first that matches; a look-up of rows that nobody places goes to its table, so that only the
 // rows travel; everything else goes to the first device.
 //
 // INVALID_ARGUMENT when no device has the name, two wishes contradict each other, the body of an If
-// or While asks for two devices, or nodes want to lie beside each other in a circle. It names the
+// or While asks for two devices, or nodes are colocated with each other in a circle. It names the
 // node, its wish, the source line that set it, and what there is. REQUIRES: there is a device, and
 // every name is complete.
 absl::StatusOr<Program> Place(const Program& program, std::span<const DeviceInfo> devices,

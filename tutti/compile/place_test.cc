@@ -157,15 +157,15 @@ fetch a, b, d
 TEST(Place, RefusesColocationThatCannotBe) {
   EXPECT_EQ(Placed("a = NoOp() {_colocate=\"b\"}\nb = NoOp() {_colocate=\"c\"}\n"
                    "c = NoOp() {_colocate=\"b\"}\ntarget a\n"),
-            "nodes are to lie beside each other in a circle: NoOp \"b\" beside NoOp \"c\" beside "
+            "nodes are colocated in a circle: NoOp \"b\" with NoOp \"c\" with "
             "\"b\"");
   EXPECT_EQ(Placed("a = NoOp() {_colocate=\"a\"}\ntarget a\n"),
-            "nodes are to lie beside each other in a circle: NoOp \"a\" beside \"a\"");
+            "nodes are colocated in a circle: NoOp \"a\" with \"a\"");
   EXPECT_EQ(Placed("a = NoOp() {_colocate=\"z\"}\ntarget a\n"),
-            "NoOp \"a\" is to lie beside \"z\", but the graph has no such node");
+            "NoOp \"a\" is colocated with \"z\", but the graph has no such node");
   EXPECT_EQ(
       Placed("a = NoOp() @/cpu:1\nb = NoOp() {_colocate=\"a\"} @/cpu:0\ntarget b\n"),
-      "NoOp \"b\" asks for device \"/cpu:0\", but it is to lie beside NoOp \"a\", which is on "
+      "NoOp \"b\" asks for device \"/cpu:0\", but it is colocated with NoOp \"a\", which is on "
       "/job:local/task:0/cpu:1");
   EXPECT_EQ(
       Placed(R"(
@@ -175,7 +175,7 @@ u = AssignAdd(v, x) {_colocate="x"}
 feed x
 target u
 )"),
-      "AssignAdd \"u\" is to lie beside Placeholder \"x\", which is on "
+      "AssignAdd \"u\" is colocated with Placeholder \"x\", which is on "
       "/job:local/task:0/cpu:0, but Variable \"v\" lives on /job:local/task:0/cpu:1, where it "
       "must run");
 }
@@ -195,7 +195,7 @@ TEST(Place, FallsBackWhereThatIsWanted) {
       "target c\n"
       "NoOp \"a\" asks for device \"/gpu:0\"; there are: /job:local/task:0/cpu:0, "
       "/job:local/task:0/cpu:1; it goes to /job:local/task:0/cpu:0\n"
-      "NoOp \"b\" asks for device \"/cpu:1\", but it is to lie beside NoOp \"a\", which is on "
+      "NoOp \"b\" asks for device \"/cpu:1\", but it is colocated with NoOp \"a\", which is on "
       "/job:local/task:0/cpu:0; it goes to /job:local/task:0/cpu:0\n");
   EXPECT_EQ(Placed("a = NoOp() @cpu\ntarget a\n", true).substr(0, 10), "NoOp \"a\": ")
       << "a name that is none stays an error";

@@ -3,12 +3,13 @@
 // its output that input's memory; such chains have one home, living from the first write to the
 // last read. Scratch lives for one node. PlanMemory packs all of that.
 //
-// The lane takes the first node that is ready, so nodes that wait for nothing asynchronous run in
-// order among themselves. What an asynchronous node leads to floats: it may run later than its
-// place in the order. What floating nodes touch has an arena of its own, where every reuse of bytes
-// gets an edge from those who touch the old value to the writer of the new one. Such an edge must
-// not lead to a node that does not float: it would float from then on, with memory of its own that
-// nobody guards. So what such a node writes there has bytes that nobody had before.
+// The lane takes the first ready node, so nodes that depend on no asynchronous node run in plan
+// order. A node that depends on one is called floating: it may run later than its position. The
+// values of floating nodes have an arena of their own. Where two of them share bytes, an edge is
+// added from every node that uses the old value to the node that writes the new one. Such an edge
+// must not end at a node that is not floating: it would make that node floating, while its other
+// memory is not protected by edges. A node that is not floating therefore writes only unused bytes
+// of that arena.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -23,7 +24,7 @@ namespace {
 class ValuePlacer {
  public:
   explicit ValuePlacer(PlanDraft& draft)
-      : draft_(draft), plan_(draft.plan), home_(plan_.slots.size()) {
+      : draft_(draft), plan_(draft.plan), home_(plan_.values.size()) {
     for (uint32_t s = 0; s < home_.size(); ++s) home_[s] = draft_.root[s];
   }
 
@@ -41,14 +42,14 @@ class ValuePlacer {
  private:
   static constexpr int64_t kNever = -1;
 
-  size_t BytesOf(uint32_t slot) const {
-    const PlanSlot& s = plan_.slots[slot];
+  size_t BytesOf(uint32_t value) const {
+    const PlanValue& s = plan_.values[value];
     return s.layout.Bytes(s.type.dtype, s.type.shape);
   }
 
   void FindLives() {
-    first_.assign(plan_.slots.size(), kNever);
-    last_.assign(plan_.slots.size(), kNever);
+    first_.assign(plan_.values.size(), kNever);
+    last_.assign(plan_.values.size(), kNever);
     for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
       for (const uint32_t s : plan_.nodes[i].outputs) first_[s] = last_[s] = i;
       for (const uint32_t s : plan_.nodes[i].inputs) last_[draft_.root[s]] = i;
@@ -57,15 +58,15 @@ class ValuePlacer {
 
   void FindFloating() {
     floating_.assign(plan_.nodes.size(), false);
-    floating_slot_.assign(plan_.slots.size(), false);
+    floating_value_.assign(plan_.values.size(), false);
     if (!plan_.has_async) return;
     for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
       const PlanNode& node = plan_.nodes[i];
       if (node.node->def().async) floating_[i] = true;
       if (!floating_[i]) continue;
       for (const uint32_t next : node.successors) floating_[next] = true;
-      for (const uint32_t s : node.inputs) floating_slot_[draft_.root[s]] = true;
-      for (const uint32_t s : node.outputs) floating_slot_[draft_.root[s]] = true;
+      for (const uint32_t s : node.inputs) floating_value_[draft_.root[s]] = true;
+      for (const uint32_t s : node.outputs) floating_value_[draft_.root[s]] = true;
     }
   }
 
@@ -92,29 +93,29 @@ class ValuePlacer {
   }
 
   bool MayShare(uint32_t from, uint32_t to) const {
-    const PlanSlot& a = plan_.slots[from];
-    const PlanSlot& b = plan_.slots[to];
-    return !floating_slot_[from] && !floating_slot_[to] && a.storage == Storage::kArena &&
+    const PlanValue& a = plan_.values[from];
+    const PlanValue& b = plan_.values[to];
+    return !floating_value_[from] && !floating_value_[to] && a.storage == Storage::kArena &&
            b.storage == Storage::kArena && a.arena == 0 && b.arena == 0 && a.layout == b.layout &&
            BytesOf(from) == BytesOf(to);
   }
 
   // Pinned values come with their arena and offset set.
   absl::Status CollectRequests() {
-    for (uint32_t s = 0; s < plan_.slots.size(); ++s) {
-      const PlanSlot& slot = plan_.slots[s];
-      if (slot.storage != Storage::kArena || home_[s] != s) continue;
+    for (uint32_t s = 0; s < plan_.values.size(); ++s) {
+      const PlanValue& value = plan_.values[s];
+      if (value.storage != Storage::kArena || home_[s] != s) continue;
       MemoryRequest request{.bytes = BytesOf(s), .first = first_[s], .last = last_[s]};
       if (const auto it = last_of_home_.find(s); it != last_of_home_.end())
         request.last = it->second;
       // Nobody has the bytes before a writer that does not float: it must not wait for them.
-      if (floating_slot_[s] && first_[s] > 0 && !floating_[size_t(first_[s])]) request.first = 0;
-      if (slot.arena > 0) {
-        request.pinned_arena = slot.arena;
-        request.pinned_offset = slot.offset;
+      if (floating_value_[s] && first_[s] > 0 && !floating_[size_t(first_[s])]) request.first = 0;
+      if (value.arena > 0) {
+        request.pinned_arena = value.arena;
+        request.pinned_offset = value.offset;
       }
       requests_.push_back(request);
-      slot_of_.push_back(s);
+      value_of_.push_back(s);
     }
     plan_.first_kernels.resize(plan_.nodes.size());
     for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
@@ -129,8 +130,8 @@ class ValuePlacer {
   }
 
   bool Floats(size_t request) const {
-    return request < slot_of_.size() ? floating_slot_[slot_of_[request]]
-                                     : floating_[size_t(requests_[request].first)];
+    return request < value_of_.size() ? floating_value_[value_of_[request]]
+                                      : floating_[size_t(requests_[request].first)];
   }
 
   // Plans the requests that do not float, and the pinned ones, in the plan's arenas, and the rest
@@ -157,23 +158,23 @@ class ValuePlacer {
   }
 
   void Assign() {
-    for (size_t r = 0; r < slot_of_.size(); ++r) {
-      plan_.slots[slot_of_[r]].arena = placements_[r].arena;
-      plan_.slots[slot_of_[r]].offset = placements_[r].offset;
+    for (size_t r = 0; r < value_of_.size(); ++r) {
+      plan_.values[value_of_[r]].arena = placements_[r].arena;
+      plan_.values[value_of_[r]].offset = placements_[r].offset;
     }
-    for (size_t r = slot_of_.size(); r < requests_.size(); ++r) {
+    for (size_t r = value_of_.size(); r < requests_.size(); ++r) {
       PlanNode& node = plan_.nodes[size_t(requests_[r].first)];
       node.scratch_arena = placements_[r].arena;
       node.scratch_offset = placements_[r].offset;
     }
-    for (uint32_t s = 0; s < plan_.slots.size(); ++s) {
-      const PlanSlot& source = plan_.slots[home_[draft_.root[s]]];
-      PlanSlot& slot = plan_.slots[s];
-      if (slot.storage == Storage::kArena) {
-        slot.arena = source.arena;
-        slot.offset = source.offset;
-      } else if (slot.storage == Storage::kConstant && draft_.root[s] != s) {
-        slot.constant = plan_.slots[draft_.root[s]].constant.Reshape(slot.type.shape);
+    for (uint32_t s = 0; s < plan_.values.size(); ++s) {
+      const PlanValue& source = plan_.values[home_[draft_.root[s]]];
+      PlanValue& value = plan_.values[s];
+      if (value.storage == Storage::kArena) {
+        value.arena = source.arena;
+        value.offset = source.offset;
+      } else if (value.storage == Storage::kConstant && draft_.root[s] != s) {
+        value.constant = plan_.values[draft_.root[s]].constant.Reshape(value.type.shape);
       }
     }
   }
@@ -182,7 +183,7 @@ class ValuePlacer {
   // it last. Only that one needs edges to the next writer: all who had the bytes before are behind
   // its own writer, by the edges it got in turn.
   void GuardReuse() {
-    std::unordered_map<uint32_t, std::vector<uint32_t>> touching;  // slot -> nodes
+    std::unordered_map<uint32_t, std::vector<uint32_t>> touching;  // value -> nodes
     for (uint32_t i = 0; i < plan_.nodes.size(); ++i) {
       for (const uint32_t s : plan_.nodes[i].inputs) touching[draft_.root[s]].push_back(i);
       for (const uint32_t s : plan_.nodes[i].outputs) touching[draft_.root[s]].push_back(i);
@@ -195,12 +196,13 @@ class ValuePlacer {
                      [&](size_t a, size_t b) { return requests_[a].first < requests_[b].first; });
     Stretches stretches;
     for (const size_t r : order) {
-      const auto writer = uint32_t(r < slot_of_.size() ? first_[slot_of_[r]] : requests_[r].first);
+      const auto writer =
+          uint32_t(r < value_of_.size() ? first_[value_of_[r]] : requests_[r].first);
       for (const size_t before : TakeOver(stretches, r)) {
-        if (before >= slot_of_.size()) {
+        if (before >= value_of_.size()) {
           draft_.AddEdge(uint32_t(requests_[before].first), writer);
         } else {
-          for (const uint32_t node : touching[slot_of_[before]]) draft_.AddEdge(node, writer);
+          for (const uint32_t node : touching[value_of_[before]]) draft_.AddEdge(node, writer);
         }
       }
     }
@@ -238,14 +240,14 @@ class ValuePlacer {
 
   PlanDraft& draft_;
   StepPlan& plan_;
-  std::vector<uint32_t> home_;       // slot -> the slot whose memory it has
-  std::vector<bool> floating_;       // by node
-  std::vector<bool> floating_slot_;  // touched by a floating node
+  std::vector<uint32_t> home_;        // value -> the value whose memory it has
+  std::vector<bool> floating_;        // by node
+  std::vector<bool> floating_value_;  // touched by a floating node
   std::vector<int64_t> first_;
   std::vector<int64_t> last_;
   std::unordered_map<uint32_t, int64_t> last_of_home_;
-  std::vector<MemoryRequest> requests_;  // of the slots in slot_of_, then scratch
-  std::vector<uint32_t> slot_of_;
+  std::vector<MemoryRequest> requests_;  // of the values in value_of_, then scratch
+  std::vector<uint32_t> value_of_;
   std::vector<Placement> placements_;
 };
 

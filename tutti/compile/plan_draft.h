@@ -13,7 +13,7 @@ namespace tutti {
 struct PlanDraft {
   StepPlan& plan;
   std::vector<uint32_t>
-      root;  // slot -> the slot whose bytes it shows under another shape, or itself
+      root;  // value -> the value whose bytes it shows under another shape, or itself
   std::unordered_set<uint64_t> edges;
 
   // `to` waits for `from`. Edges that exist are not added twice. REQUIRES: from comes before to.

@@ -1,6 +1,6 @@
 // From a program to a StepPlan:
 //  1. order    the nodes (order.cc)
-//  2. slots    one per output; Placeholders and Constants are slots only, not nodes of the plan
+//  2. values   one per output; Placeholders and Constants are values only, not nodes of the plan
 //  3. storage  which values live in an arena, which are views of others, which leave the step
 //  4. edges    data, control, and readers before writers of variables
 //  5. places   of the arena values (place_values.cc)
@@ -32,12 +32,12 @@ absl::StatusOr<std::unique_ptr<Kernel>> PrepareKernel(const StepPlan& plan, cons
   std::vector<ValueType> inputs, outputs;
   std::vector<Layout> input_layouts, output_layouts;
   for (const uint32_t s : node.inputs) {
-    inputs.push_back(plan.slots[s].type);
-    input_layouts.push_back(plan.slots[s].layout);
+    inputs.push_back(plan.values[s].type);
+    input_layouts.push_back(plan.values[s].layout);
   }
   for (const uint32_t s : node.outputs) {
-    outputs.push_back(plan.slots[s].type);
-    output_layouts.push_back(plan.slots[s].layout);
+    outputs.push_back(plan.values[s].type);
+    output_layouts.push_back(plan.values[s].layout);
   }
   auto kernel = node.kernel->make();
   PrepareContext context(*node.node, *plan.device, inputs, outputs, input_layouts, output_layouts);
@@ -65,7 +65,7 @@ class Planner {
 
   absl::StatusOr<std::unique_ptr<StepPlan>> Run() {
     order_ = OrderOf(graph());
-    TUTTI_RETURN_IF_ERROR(MakeNodesAndSlots());
+    TUTTI_RETURN_IF_ERROR(MakeNodesAndValues());
     ChooseStorage();
     AddEdges();
     TUTTI_RETURN_IF_ERROR(PlaceValues(draft_));
@@ -75,7 +75,7 @@ class Planner {
  private:
   const Graph& graph() const { return *plan_->program.graph; }
   const MemoryTable& memory() const { return plan_->program.memory; }
-  uint32_t SlotOf(Output output) const { return slot_.at(output); }
+  uint32_t ValueOf(Output output) const { return value_.at(output); }
 
   // What `value` is a view of, in the end.
   static Output Viewed(Output value) {
@@ -83,41 +83,42 @@ class Planner {
     return value;
   }
 
-  absl::Status MakeNodesAndSlots() {
+  absl::Status MakeNodesAndValues() {
     plan_->arenas.assign(1, {});
     for (const Node* node : order_) {
       for (int i = 0; i < node->num_outputs(); ++i) {
-        slot_[node->output(i)] = uint32_t(plan_->slots.size());
-        plan_->slots.push_back(
+        value_[node->output(i)] = uint32_t(plan_->values.size());
+        plan_->values.push_back(
             {.type = node->type(i), .layout = memory().LayoutOf(node->output(i))});
-        TUTTI_RETURN_IF_ERROR(CheckSize(*node, i, plan_->slots.back()));
+        TUTTI_RETURN_IF_ERROR(CheckSize(*node, i, plan_->values.back()));
         TUTTI_RETURN_IF_ERROR(CheckPin(*node, i));
       }
       if (node->op() == "Constant") {
-        PlanSlot& slot = plan_->slots[SlotOf(node->output())];
-        slot.storage = Storage::kConstant;
-        slot.constant = node->attr<Tensor>("value");
+        PlanValue& value = plan_->values[ValueOf(node->output())];
+        value.storage = Storage::kConstant;
+        value.constant = node->attr<Tensor>("value");
       } else if (node->def().source) {
-        plan_->slots[SlotOf(node->output())].storage = Storage::kFeed;
+        plan_->values[ValueOf(node->output())].storage = Storage::kFeed;
       } else {
         TUTTI_RETURN_IF_ERROR(MakeNode(*node));
       }
     }
-    for (const Output& feed : plan_->program.feeds) plan_->feeds.push_back(SlotOf(feed));
+    for (const Output& feed : plan_->program.feeds) plan_->feeds.push_back(ValueOf(feed));
     for (const Output& fetch : plan_->program.fetches) {
-      plan_->fetches.push_back(SlotOf(fetch));
-      plan_->slots[SlotOf(fetch)].fetched = true;
+      plan_->fetches.push_back(ValueOf(fetch));
+      plan_->values[ValueOf(fetch)].fetched = true;
     }
     return absl::OkStatus();
   }
 
   // Kernels are prepared for the size of every value, whether it gets memory or not.
-  static absl::Status CheckSize(const Node& node, int output, const PlanSlot& slot) {
-    if (!slot.type.shape.IsFullyKnown()) return absl::OkStatus();
-    if (slot.layout.Bytes(slot.type.dtype, slot.type.shape) <= kMostBytes) return absl::OkStatus();
+  static absl::Status CheckSize(const Node& node, int output, const PlanValue& value) {
+    if (!value.type.shape.IsFullyKnown()) return absl::OkStatus();
+    if (value.layout.Bytes(value.type.dtype, value.type.shape) <= kMostBytes)
+      return absl::OkStatus();
     return ResourceExhausted("{}: output {}, {} {}, has more than {} bytes; no memory holds it",
-                             node.Describe(), output, NameOf(slot.type.dtype),
-                             slot.type.shape.ToString(), kMostBytes);
+                             node.Describe(), output, NameOf(value.type.dtype),
+                             value.type.shape.ToString(), kMostBytes);
   }
 
   // The table may have come from another process.
@@ -150,13 +151,13 @@ class Planner {
                            KernelRegistry::Global().Describe(node.op()));
     }
     for (int i = 0; i < node.num_inputs(); ++i) {
-      const uint32_t slot = SlotOf(node.input(i));
-      made.inputs.push_back(slot);
+      const uint32_t value = ValueOf(node.input(i));
+      made.inputs.push_back(value);
       made.shapes_known = made.shapes_known && node.input(i).shape().IsFullyKnown();
-      if (!node.def().IsVariableInput(i)) ++plan_->slots[slot].uses;
+      if (!node.def().IsVariableInput(i)) ++plan_->values[value].uses;
     }
     for (int i = 0; i < node.num_outputs(); ++i) {
-      made.outputs.push_back(SlotOf(node.output(i)));
+      made.outputs.push_back(ValueOf(node.output(i)));
       made.shapes_known = made.shapes_known && node.type(i).shape.IsFullyKnown();
     }
     plan_->has_async = plan_->has_async || node.def().async;
@@ -169,14 +170,14 @@ class Planner {
   // client, another device or a subgraph may hold for longer than the step, and whatever it is a
   // view of, comes from the pool; so does what a view of unknown shape shows.
   void ChooseStorage() {
-    draft_.root.resize(plan_->slots.size());
+    draft_.root.resize(plan_->values.size());
     for (uint32_t s = 0; s < draft_.root.size(); ++s) draft_.root[s] = s;
-    std::vector<bool> leaves(plan_->slots.size(), false);
+    std::vector<bool> leaves(plan_->values.size(), false);
     for (const uint32_t fetch : plan_->fetches) leaves[fetch] = true;
     for (auto it = plan_->nodes.rbegin(); it != plan_->nodes.rend(); ++it) {
       // A view whose shape only the run can tell holds what it shows for as long as it is read.
       const bool view = it->node->def().view;
-      const bool sized = view && plan_->slots[it->outputs[0]].type.shape.IsFullyKnown();
+      const bool sized = view && plan_->values[it->outputs[0]].type.shape.IsFullyKnown();
       if (view && (!sized || leaves[it->outputs[0]])) leaves[it->inputs[0]] = true;
       if (it->node->def().may_keep_inputs()) {
         for (const uint32_t input : it->inputs) leaves[input] = true;
@@ -194,8 +195,8 @@ class Planner {
   bool StoreOutputs(PlanNode& node, const std::vector<bool>& leaves) {
     const OpDef& def = node.node->def();
     if (def.view) {
-      PlanSlot& out = plan_->slots[node.outputs[0]];
-      const PlanSlot& in = plan_->slots[node.inputs[0]];
+      PlanValue& out = plan_->values[node.outputs[0]];
+      const PlanValue& in = plan_->values[node.inputs[0]];
       const bool fixed = in.storage == Storage::kArena || in.storage == Storage::kConstant;
       if (!fixed || !out.type.shape.IsFullyKnown() || out.fetched) return true;  // kProvided
       draft_.root[node.outputs[0]] = draft_.root[node.inputs[0]];
@@ -206,21 +207,21 @@ class Planner {
     if (node.node->op() == "Variable") {
       // Updates name the variable but do not read it: a value that nobody reads would only force a
       // copy.
-      const PlanSlot& value = plan_->slots[node.outputs[0]];
+      const PlanValue& value = plan_->values[node.outputs[0]];
       return value.uses > 0 || value.fetched;
     }
     if (def.provides_outputs) return true;
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       const uint32_t s = node.outputs[i];
-      PlanSlot& slot = plan_->slots[s];
+      PlanValue& value = plan_->values[s];
       const Pin* pin = memory().PinOf(node.node->output(int(i)));
-      slot.storage = node.shapes_known && !def.async && (pin != nullptr || !leaves[s])
-                         ? Storage::kArena
-                         : Storage::kPool;
-      if (slot.storage == Storage::kPool) node.needs_allocation = true;
-      if (pin != nullptr && slot.storage == Storage::kArena) {
-        slot.arena = PlanArena(pin->arena);
-        slot.offset = pin->offset;
+      value.storage = node.shapes_known && !def.async && (pin != nullptr || !leaves[s])
+                          ? Storage::kArena
+                          : Storage::kPool;
+      if (value.storage == Storage::kPool) node.needs_allocation = true;
+      if (pin != nullptr && value.storage == Storage::kArena) {
+        value.arena = PlanArena(pin->arena);
+        value.offset = pin->offset;
       }
     }
     return true;
@@ -293,7 +294,7 @@ class Planner {
   std::unique_ptr<StepPlan> plan_;
   PlanDraft draft_;
   std::vector<const Node*> order_;
-  std::unordered_map<Output, uint32_t, OutputHash> slot_;
+  std::unordered_map<Output, uint32_t, OutputHash> value_;
   std::unordered_map<const Node*, uint32_t> node_of_;
   std::unordered_map<int, int> arena_of_;                // arenas of the table -> of the plan
   std::unordered_map<const Node*, const Node*> elided_;  // views without a run -> what they view

@@ -25,7 +25,7 @@ enum class Storage : uint8_t {
 };
 
 // One value of a step.
-struct PlanSlot {
+struct PlanValue {
   ValueType type;
   Layout layout;
   Storage storage = Storage::kProvided;
@@ -40,8 +40,8 @@ struct PlanSlot {
 struct PlanNode {
   const Node* node = nullptr;
   const KernelDef* kernel = nullptr;
-  std::vector<uint32_t> inputs;      // slots
-  std::vector<uint32_t> outputs;     // slots
+  std::vector<uint32_t> inputs;      // values
+  std::vector<uint32_t> outputs;     // values
   std::vector<uint32_t> successors;  // nodes that wait for this one
   uint32_t waits_for = 0;            // how many nodes this one waits for
   bool shapes_known = true;          // else it is prepared again at run time
@@ -62,10 +62,10 @@ struct StepPlan {
   Device* device = nullptr;
   Program program;  // owns the nodes
   std::vector<PlanNode> nodes;
-  std::vector<PlanSlot> slots;
+  std::vector<PlanValue> values;
   std::vector<ArenaSpec> arenas;
-  std::vector<uint32_t> feeds;    // slots, in the order of program.feeds
-  std::vector<uint32_t> fetches;  // slots, in the order of program.fetches
+  std::vector<uint32_t> feeds;    // values, in the order of program.feeds
+  std::vector<uint32_t> fetches;  // values, in the order of program.fetches
   bool has_async = false;
   // Prepared once to learn how much scratch they want, and handed to the first instance. One for
   // each node, null where it cannot be prepared early.

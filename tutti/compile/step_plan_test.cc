@@ -46,9 +46,9 @@ std::string PlanOf(std::string_view text) {
       next.push_back((*plan)->nodes[successor].node->name());
     }
     for (const uint32_t s : node.outputs) {
-      const PlanSlot& slot = (*plan)->slots[s];
+      const PlanValue& value = (*plan)->values[s];
       static constexpr const char* kNames[] = {"arena", "constant", "feed", "pool", "provided"};
-      places.push_back(fmt::format("{} read {}", kNames[int(slot.storage)], slot.uses));
+      places.push_back(fmt::format("{} read {}", kNames[int(value.storage)], value.uses));
     }
     lines += fmt::format("{} waits for {}, then {} | {}\n", node.node->name(), node.waits_for,
                          fmt::join(next, " "), fmt::join(places, ", "));
@@ -166,12 +166,12 @@ TEST(StepPlan, PinnedValuesLieInTheirArena) {
   const auto plan = MakeStepPlan(*std::move(program), device);
   ASSERT_TRUE(plan.ok()) << MessageOf(plan.status());
   const PlanNode& y = (*plan)->nodes[0];
-  const PlanSlot& slot = (*plan)->slots[y.outputs[0]];
+  const PlanValue& value = (*plan)->values[y.outputs[0]];
   ASSERT_EQ((*plan)->arenas.size(), 2u);
   EXPECT_EQ((*plan)->arenas[1].name, "bucket");
-  EXPECT_EQ(slot.storage, Storage::kArena);
-  EXPECT_EQ(slot.arena, 1);
-  EXPECT_EQ(slot.offset, 128u);
+  EXPECT_EQ(value.storage, Storage::kArena);
+  EXPECT_EQ(value.arena, 1);
+  EXPECT_EQ(value.offset, 128u);
   EXPECT_FALSE(y.inputs_joined);
   EXPECT_TRUE((*plan)->nodes[1].inputs_joined);
 }

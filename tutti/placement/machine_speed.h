@@ -21,11 +21,19 @@ struct KindSpeed {
 inline constexpr double kCachedBytes = 256e3;
 inline constexpr double kMemoryBytes = 32e6;
 
+// How far out of the caches a node is that touches so many bytes: 0 to 1, over the logarithm.
+double MemoryPart(double bytes);
+
 // What a machine was measured to do: a plain value, which is cached in a file.
 struct MachineSpeed {
+  int cores = 1;            // that the process may use
   double node_seconds = 0;  // of a node that does nothing
   double step_seconds = 0;  // of a step, whatever is in it
+  double wake_seconds = 0;  // until a device goes on that slept because it waited for long
+  // Of one core while the others rest, and while all do the same kind of work: they share caches,
+  // the memory bus and power.
   std::array<KindSpeed, kWorkKinds> kinds;
+  std::array<KindSpeed, kWorkKinds> crowded;
   topology::Link same_task;  // between devices of a process: values are passed on as references
   topology::Link same_host;  // between processes of a host
   topology::Link network;    // between hosts
@@ -38,7 +46,8 @@ struct MachineSpeed {
   static absl::StatusOr<MachineSpeed> FromJson(std::string_view text);
 };
 
-// How long `cores` cores take for a node's work, with the overhead of a node.
-double SecondsOf(const NodeWork& work, const MachineSpeed& speed, int cores);
+// How long `cores` cores take for a node's work, with the overhead of a node; `crowded`: while all
+// other cores are at work.
+double SecondsOf(const NodeWork& work, const MachineSpeed& speed, int cores, bool crowded = false);
 
 }  // namespace tutti::placement

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -49,7 +50,7 @@ class Reader {
                                file_, name);
       }
       if (!value.is_table()) {
-        return InvalidArgument("{}: {} is no table; expected [{}]", file_, name, name);
+        return InvalidArgument("{}: {} is not a table; expected [{}]", file_, name, name);
       }
     }
     if (const toml::table* table = root["host"].as_table()) {
@@ -69,6 +70,7 @@ class Reader {
     for (const auto& [key, value] : *jobs) {
       TUTTI_RETURN_IF_ERROR(ReadJob(std::string(key.str()), value, devices, common));
     }
+    if (devices != nullptr) TUTTI_RETURN_IF_ERROR(CheckTasks(*devices, *jobs));
     return std::move(result_);
   }
 
@@ -83,8 +85,8 @@ class Reader {
     for (const toml::node& item : *addresses) {
       const auto* const address = item.as_string();
       if (address == nullptr) {
-        return InvalidArgument("{}: cluster.{}[{}] is no text; expected \"host:port\"", file_, job,
-                               index);
+        return InvalidArgument("{}: cluster.{}[{}] is not a string; expected \"host:port\"", file_,
+                               job, index);
       }
       DeviceKeys keys = common;
       const toml::table* own = nullptr;
@@ -98,6 +100,27 @@ class Reader {
       const std::string host = address->get().substr(0, address->get().rfind(':'));
       TUTTI_RETURN_IF_ERROR(Add(fmt::format("/job:{}/task:{}", job, index), host, keys));
       ++index;
+    }
+    return absl::OkStatus();
+  }
+
+  // Tables [device.JOB.TASK] are of tasks that there are.
+  absl::Status CheckTasks(const toml::table& devices, const toml::table& jobs) const {
+    for (const auto& [job, value] : devices) {
+      if (!value.is_table()) continue;
+      const toml::array* const addresses = jobs[job.str()].as_array();
+      if (addresses == nullptr) {
+        return InvalidArgument("{}: device.{}: [cluster] has no job of this name", file_,
+                               job.str());
+      }
+      for (const auto& [task, keys] : *value.as_table()) {
+        bool known = false;
+        for (size_t i = 0; i < addresses->size(); ++i) known |= task.str() == std::to_string(i);
+        if (known && keys.is_table()) continue;
+        return InvalidArgument(
+            "{}: device.{}.{}: expected a table of a task, [device.{}.0]; the job has {}", file_,
+            job.str(), task.str(), job.str(), addresses->size());
+      }
     }
     return absl::OkStatus();
   }
@@ -174,6 +197,14 @@ class Reader {
 };
 
 }  // namespace
+
+void Machines::SetLink(int a, int b, const topology::Link& link) {
+  if (measured.empty()) {
+    const auto tasks = size_t(*std::max_element(task.begin(), task.end()) + 1);
+    measured.assign(tasks, std::vector<topology::Link>(tasks));
+  }
+  measured[size_t(task[size_t(a)])][size_t(task[size_t(b)])] = link;
+}
 
 Machines MakeMachines(std::span<const DeviceInfo> devices, const MachineSpeed& machine) {
   Machines machines;

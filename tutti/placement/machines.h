@@ -17,12 +17,25 @@ struct Machines {
   std::vector<double> speed;        // of each, against `machine`: 2 is twice as fast
   std::vector<int> task;            // of each, numbered from 0
   std::vector<int> host;            // of each, numbered from 0
+  // By host: cores that all its devices share; 0: each device has cores of its own. Empty: all 0.
+  std::vector<int> shared_cores;
   MachineSpeed machine;
 
+  // Links between tasks that were measured, [task a][task b]. Where there is none, or it has no
+  // bandwidth, one of `machine` is meant.
+  std::vector<std::vector<topology::Link>> measured;
+
   int size() const { return int(devices.size()); }
+  // What values pass from a device's task to that of another. REQUIRES: these are two tasks.
+  void SetLink(int a, int b, const topology::Link& link);
+  bool WasMeasured(int a, int b) const {
+    return !measured.empty() &&
+           measured[size_t(task[size_t(a)])][size_t(task[size_t(b)])].bytes_per_second > 0;
+  }
   // What a value passes from device a to b. REQUIRES: a != b.
   const topology::Link& Between(int a, int b) const {
     if (task[size_t(a)] == task[size_t(b)]) return machine.same_task;
+    if (WasMeasured(a, b)) return measured[size_t(task[size_t(a)])][size_t(task[size_t(b)])];
     return host[size_t(a)] == host[size_t(b)] ? machine.same_host : machine.network;
   }
 };

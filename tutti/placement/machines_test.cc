@@ -52,6 +52,11 @@ TEST(Machines, MistakesAreNamed) {
   EXPECT_THAT(error("[cluster]\nworker = [\"a:1\"]\n[device]\nmemory = \"much\""),
               HasSubstr("device.memory: "));
   EXPECT_THAT(error("[links]\na = 1"), HasSubstr("links is not known"));
+  EXPECT_THAT(error("[cluster]\nworker = [\"a:1\"]\n[device.wroker.0]\ncores = 1"),
+              HasSubstr("device.wroker: [cluster] has no job of this name"));
+  EXPECT_THAT(
+      error("[cluster]\nworker = [\"a:1\"]\n[device.worker.1]\ncores = 1"),
+      HasSubstr("device.worker.1: expected a table of a task, [device.worker.0]; the job has 1"));
   EXPECT_THAT(error("[cluster"), HasSubstr("cluster.toml:1"));
 }
 

@@ -128,36 +128,13 @@ WorkKind TableKind(const std::string& op) {
                                "Cumsum",
                                "TopK",
                                "InTopK"});
-    add(WorkKind::kMovement, {"Transpose",
-                              "Concat",
-                              "ConcatGrad",
-                              "Split",
-                              "Pad",
-                              "Pack",
-                              "Unpack",
-                              "Tile",
-                              "TileGrad",
-                              "Reverse",
-                              "Gather",
-                              "_GatherRows",
-                              "GatherGrad",
-                              "GatherNd",
-                              "ScatterNd",
-                              "GatherLast",
-                              "GatherLastGrad",
-                              "OneHot",
-                              "UnsortedSegmentSum",
-                              "Slice",
-                              "SliceGrad",
-                              "StridedSlice",
-                              "StridedSliceGrad",
-                              "DynamicPartition",
-                              "DynamicStitch",
-                              "DynamicStitchGrad",
-                              "_Reorder",
-                              "ScatterAdd",
-                              "ScatterSub",
-                              "ScatterUpdate"});
+    add(WorkKind::kCopy, {"Concat", "ConcatGrad", "Split", "Pad", "Pack", "Unpack", "Tile", "Slice",
+                          "SliceGrad", "DynamicPartition", "DynamicStitch", "DynamicStitchGrad"});
+    add(WorkKind::kMovement,
+        {"Transpose",  "TileGrad",           "Reverse",      "Gather",           "_GatherRows",
+         "GatherGrad", "GatherNd",           "ScatterNd",    "GatherLast",       "GatherLastGrad",
+         "OneHot",     "UnsortedSegmentSum", "StridedSlice", "StridedSliceGrad", "PackRows",
+         "MergeRows",  "_Reorder",           "ScatterAdd",   "ScatterSub",       "ScatterUpdate"});
     add(WorkKind::kRandom,
         {"RandomUniform", "RandomNormal", "TruncatedNormal", "Shuffle", "Dropout"});
     add(WorkKind::kNone, {"NoOp", "Shape", "Rank", "Size", "Variable", "FIFOQueue",
@@ -280,12 +257,28 @@ void AddBodies(const Node& node, NodeWork& work) {
   work.write_bytes = bodies.write_bytes;
 }
 
+// Would the passes compute the node together with the one that makes its input 0?
+bool JoinsFirst(const Node& node) {
+  if (node.num_inputs() == 0 || node.num_outputs() != 1 || node.def().stateful) return false;
+  const auto pass = [](WorkKind kind) {
+    return kind == WorkKind::kElementwise || kind == WorkKind::kFunction;
+  };
+  if (!pass(TableKind(node.op())) || node.op().find("Softmax") != std::string::npos ||
+      node.op().find("CrossEntropy") != std::string::npos || node.op() == "LogSumExp") {
+    return false;
+  }
+  const Node& producer = *node.input(0).node;
+  if (producer.def().source || producer.def().stateful || producer.num_outputs() != 1) return false;
+  const WorkKind kind = TableKind(producer.op());
+  return pass(kind) || kind == WorkKind::kMatrix || kind == WorkKind::kConvolution;
+}
+
 }  // namespace
 
 std::string_view NameOf(WorkKind kind) {
-  constexpr std::string_view kNames[] = {"none",        "matrix",   "convolution",
-                                         "elementwise", "function", "reduction",
-                                         "movement",    "random",   "other"};
+  constexpr std::string_view kNames[] = {"none",     "matrix",    "convolution", "elementwise",
+                                         "function", "reduction", "copy",        "movement",
+                                         "random",   "other"};
   return kNames[int(kind)];
 }
 
@@ -319,19 +312,12 @@ NodeWork WorkOf(const Node& node) {
   return work;
 }
 
-bool JoinsProducer(const Node& node) {
-  if (node.num_inputs() == 0 || node.num_outputs() != 1 || node.def().stateful) return false;
-  const auto pass = [](WorkKind kind) {
-    return kind == WorkKind::kElementwise || kind == WorkKind::kFunction;
-  };
-  if (!pass(TableKind(node.op())) || node.op().find("Softmax") != std::string::npos ||
-      node.op().find("CrossEntropy") != std::string::npos || node.op() == "LogSumExp") {
-    return false;
+int JoinedInput(const Node& node) {
+  constexpr int kGradient = 2;
+  if (node.op() == "ApplyGradientDescent" && node.num_inputs() > kGradient) {
+    return node.input(kGradient).node->op() == "MatMul" ? kGradient : -1;
   }
-  const Node& producer = *node.input(0).node;
-  if (producer.def().source || producer.def().stateful || producer.num_outputs() != 1) return false;
-  const WorkKind kind = TableKind(producer.op());
-  return pass(kind) || kind == WorkKind::kMatrix || kind == WorkKind::kConvolution;
+  return JoinsFirst(node) ? 0 : -1;
 }
 
 }  // namespace tutti::placement

@@ -14,11 +14,12 @@ enum class WorkKind {
   kElementwise,  // a pass over memory with cheap arithmetic: Add, Relu, updates
   kFunction,     // a pass with costly arithmetic: Exp, Tanh, Gelu, Softmax
   kReduction,    // a pass that reads more than it writes: Sum, norms, pooling
-  kMovement,     // copies: Transpose, Concat, Gather
+  kCopy,         // copies of long pieces: Concat, Split, Slice
+  kMovement,     // copies of short ones: Transpose, Gather
   kRandom,       // drawing random numbers
   kOther,        // what no table has: taken as plain loops over memory
 };
-inline constexpr int kWorkKinds = 9;
+inline constexpr int kWorkKinds = 10;
 
 std::string_view NameOf(WorkKind kind);  // "matrix"
 
@@ -42,8 +43,9 @@ double BytesOf(const ValueType& type);
 inline constexpr double kAssumedIterations = 10;
 NodeWork WorkOf(const Node& node);
 
-// Would the passes compute the node together with the one that makes its input 0, where nobody else
-// reads that? True for passes over memory behind a product, a convolution or another such pass.
-bool JoinsProducer(const Node& node);
+// Which input's producer would the passes compute the node together with, where nobody else reads
+// that input? Input 0 of a pass over memory behind a product, a convolution or another such pass;
+// the gradient of a plain descent behind a product. -1: none.
+int JoinedInput(const Node& node);
 
 }  // namespace tutti::placement

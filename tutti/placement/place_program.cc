@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "tutti/base/log.h"
@@ -47,6 +49,35 @@ std::string WhyOf(const StepCosts& costs, const Plan& plan, size_t node) {
   return why;
 }
 
+// One line for two tasks: of all, or if these are many, of those between which values go.
+void AddLinks(const Machines& machines, const Simulation& simulation, PlacementReport& report) {
+  constexpr size_t kMostTasks = 8;
+  const auto task = [&](int device) { return machines.task[size_t(device)]; };
+  std::map<int, int> first;  // by task: a device
+  for (int d = 0; d < machines.size(); ++d) first.try_emplace(task(d), d);
+  std::set<std::pair<int, int>> pairs;
+  if (first.size() <= kMostTasks) {
+    for (const auto& [a, device_a] : first) {
+      for (const auto& [b, device_b] : first) {
+        if (a < b) pairs.emplace(device_a, device_b);
+      }
+    }
+  }
+  for (const TransferTime& t : simulation.transfers) {
+    const int a = task(t.source), b = task(t.destination);
+    if (a != b) pairs.insert(std::minmax(first[a], first[b]));
+  }
+  const auto name = [&](int device) {
+    const std::string& full = machines.devices[size_t(device)].name;
+    return full.substr(0, full.rfind('/'));
+  };
+  for (const auto& [a, b] : pairs) {
+    const topology::Link& link = machines.Between(a, b);
+    report.links.push_back(
+        {name(a), name(b), link.latency, link.bytes_per_second, machines.WasMeasured(a, b)});
+  }
+}
+
 PlacementReport ReportOf(const StepCosts& costs, const Plan& plan, Method method) {
   const Machines& machines = *costs.machines;
   PlacementReport report;
@@ -89,6 +120,7 @@ PlacementReport ReportOf(const StepCosts& costs, const Plan& plan, Method method
                               .peak_bytes = plan.simulation.peak_bytes[d],
                               .limit_bytes = double(machines.devices[d].memory_bytes)});
   }
+  AddLinks(machines, plan.simulation, report);
   for (const TransferTime& t : plan.simulation.transfers) {
     report.transfers.push_back(
         {costs.NodeOf(t.from).name(), machines.devices[size_t(t.source)].name,

@@ -115,6 +115,7 @@ absl::StatusOr<Plan> PlanFor(const StepCosts& costs, std::vector<int> device, st
   plan.device = std::move(device);
   plan.how = std::move(how);
   plan.simulation = Simulate(costs, plan.device);
+  TUTTI_RETURN_IF_ERROR(CheckMemory(costs, plan.device, plan.simulation));
   return plan;
 }
 

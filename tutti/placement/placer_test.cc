@@ -6,6 +6,7 @@
 
 #include <limits>
 #include <random>
+#include <source_location>
 
 #include "tutti/graph/build.h"
 #include "tutti/graph/ops/elementwise.h"
@@ -13,6 +14,7 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/kernels/register.h"
+#include "tutti/nn/initializers.h"
 #include "tutti/placement/testing.h"
 
 namespace tutti::placement {
@@ -272,6 +274,29 @@ fetch b
               HasSubstr("in a circle"));
 }
 
+// Where the program says it, the error gives the lines that set the wishes.
+TEST(Placer, ErrorsNameTheLinesThatSetTheWishes) {
+  Program program;
+  Graph& graph = *program.graph;
+  const Output gradient = Placeholder(graph, kFloat32, {2}, "g");
+  const Output rate = Constant(graph, 0.5f);
+  Output v, m;
+  const auto line = std::source_location::current().line();
+  {
+    const DeviceScope first(graph, "/cpu:0");  // line + 2
+    v = Variable(graph, Zeros({2}), "v");
+  }
+  {
+    const DeviceScope second(graph, "/cpu:1");  // line + 6
+    m = Variable(graph, Zeros({2}), "m");
+  }
+  program.feeds = {gradient};
+  program.targets = {OpBuilder("ApplyMomentum", "u").In(v).In(m).In(rate).In(gradient).BuildNode()};
+  EXPECT_THAT(std::string(MessageOf(CostsOf(program, DevicesOfOneTask(2), {}).status())),
+              testing::AllOf(HasSubstr(fmt::format("\"/cpu:0\" (placer_test.cc:{})", line + 2)),
+                             HasSubstr(fmt::format("\"/cpu:1\" (placer_test.cc:{})", line + 6))));
+}
+
 TEST(Placer, NodesGoWhereTheyHaveKernels) {
   RegisterCpuKernels();
   const DeviceInfo devices[] = {{.name = "/job:local/task:0/cpu:0", .type = "cpu"},
@@ -296,8 +321,9 @@ feed x
 fetch y
 )");
   EXPECT_THAT(std::string(MessageOf(CostsOf(there, machines, {}).status())),
-              testing::AllOf(HasSubstr("Neg \"y\" has no kernel on /job:local/task:0/gpu:0"),
-                             HasSubstr("there are kernels for: cpu")));
+              testing::AllOf(
+                  HasSubstr("Neg \"y\" has no kernel on /job:local/task:0/gpu:0"),
+                  HasSubstr("Neg \"y\" asks for device \"/gpu:0\"; there are kernels for: cpu")));
 }
 
 // A graph as large as people have, on as many devices. Its time is told by benchmarks; here it must

@@ -31,6 +31,7 @@ double SecondsOr(const json& value) { return value.is_number() ? value.get<doubl
 void PlacementReport::SetMeasured(const std::map<std::string, double>& nodes_by_name,
                                   double step_seconds) {
   measured_seconds = step_seconds;
+  if (nodes_by_name.empty()) return;  // of nodes nothing is known
   std::map<std::string, double> busy;
   for (NodeLine& line : nodes) {
     const auto it = nodes_by_name.find(line.name);
@@ -46,9 +47,16 @@ std::string PlacementReport::Summary() const {
   if (measured_seconds >= 0) {
     text += fmt::format(" and was measured at {}", FormatSeconds(measured_seconds));
   }
+  // Of one task, the devices are told apart by their last part.
+  const auto task = [](const DeviceLine& device) {
+    return device.name.substr(0, device.name.rfind('/') + 1);
+  };
+  const bool one_task = std::all_of(devices.begin(), devices.end(), [&](const DeviceLine& device) {
+    return task(device) == task(devices.front());
+  });
   for (const DeviceLine& device : devices) {
     text += fmt::format("{} {} busy {}", &device == &devices.front() ? ";" : ",",
-                        device.name.substr(device.name.rfind('/') + 1),
+                        one_task ? device.name.substr(device.name.rfind('/') + 1) : device.name,
                         Percent(device.busy, predicted_seconds));
   }
   return text;
@@ -74,6 +82,11 @@ std::string PlacementReport::ToText(int most_nodes) const {
   double bytes = 0;
   for (const TransferLine& transfer : transfers) bytes += transfer.bytes;
   text += fmt::format("\n{} transfers, {}\n", transfers.size(), FormatBytes(bytes));
+  for (const LinkLine& link : links) {
+    text +=
+        fmt::format("{} and {}: {}, {}{}\n", link.a, link.b, FormatSeconds(link.latency),
+                    topology::FormatRate(link.bytes_per_second), link.measured ? ", measured" : "");
+  }
   text += "\ncritical path:";
   constexpr size_t kMostOnPath = 24;
   for (size_t i = 0; i < critical_path.size(); ++i) {
@@ -147,6 +160,14 @@ std::string PlacementReport::ToJson() const {
                              {"end", transfer.end},
                              {"bytes", transfer.bytes}});
   }
+  json link_list = json::array();
+  for (const LinkLine& link : links) {
+    link_list.push_back({{"a", link.a},
+                         {"b", link.b},
+                         {"latency", link.latency},
+                         {"bytes_per_second", link.bytes_per_second},
+                         {"measured", link.measured}});
+  }
   return json{{"method", method},
               {"how", how},
               {"predicted_seconds", predicted_seconds},
@@ -154,6 +175,7 @@ std::string PlacementReport::ToJson() const {
               {"nodes", std::move(node_list)},
               {"devices", std::move(device_list)},
               {"transfers", std::move(transfer_list)},
+              {"links", std::move(link_list)},
               {"critical_path", critical_path}}
       .dump();
 }
@@ -192,6 +214,10 @@ PlacementReport PlacementReport::FromJson(std::string_view text) {
     for (const json& line : from.at("transfers")) {
       report.transfers.push_back({line.at("value"), line.at("source"), line.at("destination"),
                                   line.at("start"), line.at("end"), line.at("bytes")});
+    }
+    for (const json& line : from.at("links")) {
+      report.links.push_back({line.at("a"), line.at("b"), line.at("latency"),
+                              line.at("bytes_per_second"), line.at("measured")});
     }
     for (const json& name : from.at("critical_path")) report.critical_path.push_back(name);
   } catch (const json::exception& error) {

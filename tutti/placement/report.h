@@ -8,8 +8,8 @@
 
 namespace tutti {
 
-// Why everything of a step is where it is: what Session::Explain gives. A plain value. Times in
-// seconds; a negative one was not measured.
+// The placement of a step and the reasons for it: the result of Session::Explain. A plain value.
+// Times are in seconds; a negative one was not measured.
 struct PlacementReport {
   struct Candidate {
     std::string device;
@@ -36,6 +36,11 @@ struct PlacementReport {
     double start = 0, end = 0;
     double bytes = 0;
   };
+  struct LinkLine {
+    std::string a, b;  // tasks
+    double latency = 0, bytes_per_second = 0;
+    bool measured = false;  // else assumed, or given by a description of the cluster
+  };
   std::string method;  // "search"
   std::string how;     // "greedy, heavy nodes first, then search: 3 of 120 moves kept"
   double predicted_seconds = 0;
@@ -43,14 +48,16 @@ struct PlacementReport {
   std::vector<NodeLine> nodes;  // in the order of the program; without constants
   std::vector<DeviceLine> devices;
   std::vector<TransferLine> transfers;
+  std::vector<LinkLine> links;             // between tasks; of more than 8, those that values cross
   std::vector<std::string> critical_path;  // names of nodes, the first one first
 
-  // Fills in what a run took: seconds of nodes by name, and of the whole step.
+  // Fills in what a run took: seconds of nodes by name (none if only the whole was
+  // timed), and of the whole step.
   void SetMeasured(const std::map<std::string, double>& nodes_by_name, double step_seconds);
 
   // One line: the predicted and the measured step, and how busy each device is.
   std::string Summary() const;
-  // For people: the whole, the devices, the critical path, then up to `most_nodes` nodes, those
+  // Text for users: the whole, the devices, the critical path, then up to `most_nodes` nodes, those
   // that take longest first.
   std::string ToText(int most_nodes = 40) const;
   // One JSON object with all of it, and back. FromJson throws Error.

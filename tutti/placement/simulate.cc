@@ -8,6 +8,14 @@
 //   link         ==a==>
 //   cpu:1              |--c--|        c reads a, and starts when it has come
 //
+// Cores of a host are slower together than alone, since they share caches and the memory bus: a
+// node takes longer by what its kind was measured to, in proportion to the cores of its host that
+// are at work when it starts. Where devices outnumber the cores that they share, all of them take
+// turns.
+//
+// A device that waits keeps looking for what comes for a while and then sleeps; waking up takes
+// longer than a transfer within a process.
+//
 // Memory is followed on the way: a node's values take their bytes from its start until the last
 // node of the device that reads them has ended; a copy that came from elsewhere likewise.
 #include "tutti/placement/simulate.h"
@@ -19,6 +27,7 @@
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
+#include "tutti/base/spin.h"
 
 namespace tutti::placement {
 namespace {
@@ -34,6 +43,10 @@ class Simulator {
         arrived_(count_, 0),
         ready_(devices_),
         running_(devices_, false),
+        taken_(devices_, kNothing),
+        is_touched_(devices_, false),
+        busy_cores_(devices_, 0),
+        free_since_(devices_, 0),
         live_(devices_, 0),
         readers_(costs.values, 0),
         value_bytes_(count_, 0),
@@ -59,17 +72,12 @@ class Simulator {
       events_.pop();
       if (event.ends) {
         End(event.node, event.time);
-      } else {
+      } else if (!Sleeps(event)) {
         ready_[size_t(DeviceOf(event.node))].push(event.node);
       }
-      // What happens at one moment is seen by a device before it chooses.
-      if (!events_.empty() && events_.top().time <= event.time) {
-        touched_.push_back(DeviceOf(event.node));
-        continue;
-      }
-      touched_.push_back(DeviceOf(event.node));
-      for (const int d : touched_) StartNext(d, event.time);
-      touched_.clear();
+      Touch(DeviceOf(event.node));
+      // What happens at one moment is seen by all devices before one of them starts a node.
+      if (events_.empty() || events_.top().time > event.time) StartNodes(event.time);
     }
     return std::move(result_);
   }
@@ -86,24 +94,91 @@ class Simulator {
     }
   };
 
+  static constexpr uint32_t kNothing = UINT32_MAX;
   int DeviceOf(uint32_t node) const { return device_[costs_.group[node]]; }
+  size_t HostOf(int device) const { return size_t(costs_.machines->host[size_t(device)]); }
 
-  void StartNext(int d, double now) {
+  // A device that has waited for longer than it looks for work sleeps: what came becomes ready when
+  // it has woken up.
+  bool Sleeps(const Event& event) {
+    constexpr Patience kPatience;
+    constexpr double kAwake = double(kPatience.spin_nanos + kPatience.yield_nanos) * 1e-9;
+    const auto d = size_t(DeviceOf(event.node));
+    const double wake = costs_.machines->machine.wake_seconds;
+    if (wake <= 0 || running_[d] || !ready_[d].empty()) return false;
+    if (event.time - free_since_[d] <= kAwake) return false;
+    free_since_[d] = event.time + wake;
+    events_.push({event.time + wake, event.node, false});
+    return true;
+  }
+
+  void Touch(int d) {
+    if (is_touched_[size_t(d)]) return;
+    is_touched_[size_t(d)] = true;
+    touched_.push_back(d);
+  }
+
+  // Every device that something happened to takes its next node. Those that take no time end at
+  // this moment, too, and devices take others in their place; then all count as at work before the
+  // first of them starts.
+  void StartNodes(double now) {
+    bool instant = false;
+    for (const int d : touched_) {
+      TakeNext(d);
+      const uint32_t node = taken_[size_t(d)];
+      if (node == kNothing || costs_.SecondsOn(node, d) > 0) continue;
+      StartTaken(d, now);
+      instant = true;
+    }
+    if (instant) return;
+    for (const int d : touched_) {
+      StartTaken(d, now);
+      is_touched_[size_t(d)] = false;
+    }
+    touched_.clear();
+  }
+
+  void TakeNext(int d) {
     auto& ready = ready_[size_t(d)];
     if (running_[size_t(d)] || ready.empty()) return;
-    const uint32_t node = ready.top();
+    running_[size_t(d)] = true;
+    taken_[size_t(d)] = ready.top();
     ready.pop();
-    const double seconds = costs_.SecondsOn(node, d);
+    busy_cores_[HostOf(d)] += CoresOf(taken_[size_t(d)], d);
+  }
+
+  void StartTaken(int d, double now) {
+    const uint32_t node = std::exchange(taken_[size_t(d)], kNothing);
+    if (node == kNothing) return;
+    const double seconds = costs_.SecondsOn(node, d) * Slowdown(node, d);
     result_.start[node] = now;
     result_.busy[size_t(d)] += seconds;
-    running_[size_t(d)] = true;
     Grow(d, costs_.output_bytes[node]);
     value_bytes_[node] = costs_.output_bytes[node];
     events_.push({now + seconds, node, true});
   }
 
+  // That the node keeps at work.
+  int CoresOf(uint32_t node, int d) const {
+    return costs_.seconds[node] > 0 ? costs_.machines->devices[size_t(d)].cores : 0;
+  }
+
+  // How many times as long the node takes as with the host to itself.
+  double Slowdown(uint32_t node, int d) const {
+    const Machines& machines = *costs_.machines;
+    const size_t host = HostOf(d);
+    const int own = machines.devices[size_t(d)].cores;
+    const double others = double(busy_cores_[host] - own);
+    const double part = std::min(1.0, others / double(std::max(1, machines.machine.cores - own)));
+    const int shared = host < machines.shared_cores.size() ? machines.shared_cores[host] : 0;
+    const double turns = shared > 0 ? std::max(1.0, double(busy_cores_[host]) / shared) : 1;
+    return (1 + (costs_.crowding[node] - 1) * part) * turns;
+  }
+
   void End(uint32_t node, double now) {
     const int d = DeviceOf(node);
+    busy_cores_[HostOf(d)] -= CoresOf(node, d);
+    free_since_[size_t(d)] = now;
     result_.end[node] = now;
     result_.seconds = std::max(result_.seconds, now);
     running_[size_t(d)] = false;
@@ -178,13 +253,17 @@ class Simulator {
   std::vector<double> arrived_;
   std::vector<Ready> ready_;
   std::vector<bool> running_;
+  std::vector<uint32_t> taken_;  // by device: the node that is about to start
+  std::vector<int> touched_;     // devices that something happened to at this moment
+  std::vector<bool> is_touched_;
+  std::vector<int> busy_cores_;     // by host
+  std::vector<double> free_since_;  // by device
   std::vector<double> live_;
   std::vector<int> readers_;         // by value: on the device that makes it
   std::vector<double> value_bytes_;  // by node: not freed yet
   absl::flat_hash_map<uint64_t, Copy> copies_;
   std::vector<double> link_free_;  // by (source, destination)
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
-  std::vector<int> touched_;
   Simulation result_;
 };
 

@@ -143,6 +143,7 @@ class Maker {
     if (both.empty()) {
       const auto wish = [&](uint32_t n) {
         const Node& node = *(asks_[n] != nullptr ? asks_[n] : nodes_[n].get());
+        if (!node.device().empty()) return fmt::format("{} {}", node.Describe(), WishOf(node));
         return fmt::format("{} is bound to {}", node.Describe(), NamesOf(allowed_[n]));
       };
       return InvalidArgument("{} needs its states on one device, but {}, and {}",
@@ -192,8 +193,9 @@ class Maker {
     });
     if (!somewhere) return absl::OkStatus();
     const Node& asking = *(asks_[group] != nullptr ? asks_[group] : &node);
-    return InvalidArgument("{} has no kernel on {}, which {} asks for; there are kernels for: {}",
+    return InvalidArgument("{} has no kernel on {}: {} {}; there are kernels for: {}",
                            node.Describe(), NamesOf(allowed_[group]), asking.Describe(),
+                           asking.device().empty() ? "is bound to it" : WishOf(asking),
                            KernelRegistry::Global().Describe(node.op()));
   }
 
@@ -216,21 +218,22 @@ class Maker {
   }
 
   void JoinFused() {
-    joined_.assign(nodes_.size(), false);
+    joined_.assign(nodes_.size(), -1);
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       const Node& node = *nodes_[i];
-      if (constant_[i] || !JoinsProducer(node)) continue;
-      const auto producer = uint32_t(node.input(0).node->id());
+      const int joined = constant_[i] ? -1 : JoinedInput(node);
+      if (joined < 0) continue;
+      const auto producer = uint32_t(node.input(joined).node->id());
       if (readers_[producer] != 1 || constant_[producer]) continue;
       const uint32_t a = Find(producer), b = Find(i);
       if (a == b) {
-        joined_[i] = true;
+        joined_[i] = joined;
         continue;
       }
       if (options_.manual && allowed_[a].front() != allowed_[b].front()) continue;
       std::vector<int> both = Both(a, b);
       if (both.empty()) continue;
-      joined_[i] = true;
+      joined_[i] = joined;
       Merge(std::min(a, b), std::max(a, b), std::move(both));
     }
   }
@@ -262,6 +265,7 @@ class Maker {
     const size_t count = nodes_.size();
     costs_.seconds.assign(count, 0);
     costs_.core_seconds.assign(count, 0);
+    costs_.crowding.assign(count, 1);
     costs_.output_bytes.assign(count, 0);
     std::vector<NodeWork> work(count);
     for (size_t i = 0; i < count; ++i) {
@@ -272,8 +276,8 @@ class Maker {
       }
     }
     for (size_t i = 0; i < count; ++i) {
-      if (!joined_[i]) continue;
-      const auto producer = size_t(nodes_[i]->input(0).node->id());
+      if (joined_[i] < 0) continue;
+      const auto producer = size_t(nodes_[i]->input(joined_[i]).node->id());
       const double bytes = costs_.output_bytes[producer];
       work[i].read_bytes = std::max(0.0, work[i].read_bytes - bytes);
       work[producer].write_bytes = std::max(0.0, work[producer].write_bytes - bytes);
@@ -290,7 +294,11 @@ class Maker {
       const double two = SecondsOf(work[i], machines_.machine, 2);
       costs_.core_seconds[i] = 2 * (one - two);
       costs_.seconds[i] = one;
-      if (joined_[i]) costs_.seconds[i] -= std::min(one, machines_.machine.node_seconds);
+      if (one > 0) {
+        const double crowded = SecondsOf(work[i], machines_.machine, 1, /*crowded=*/true);
+        costs_.crowding[i] = std::max(1.0, crowded / one);
+      }
+      if (joined_[i] >= 0) costs_.seconds[i] -= std::min(one, machines_.machine.node_seconds);
     }
   }
 
@@ -355,7 +363,7 @@ class Maker {
   std::vector<std::vector<int>> allowed_;  // of leading nodes
   std::vector<const Node*> asks_;
   std::vector<uint32_t> fixed_;
-  std::vector<bool> joined_;  // by node: computed with its input 0
+  std::vector<int> joined_;  // by node: computed with what makes this input; -1: with none
   std::vector<int> all_;
   std::map<std::tuple<std::string, std::string, DType>, bool> has_kernel_;
 };

@@ -49,6 +49,7 @@ struct StepCosts {
   const Graph* graph = nullptr;
   std::vector<double> seconds;       // by node, on one core of speed 1; with shares_cores
   std::vector<double> core_seconds;  // the part of it that more cores divide
+  std::vector<double> crowding;      // how many times as long with all cores at work; at least 1
   std::vector<double> output_bytes;  // by node: memory that its values take
   std::vector<uint32_t> group;       // by node
   std::vector<Group> groups;

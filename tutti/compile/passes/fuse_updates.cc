@@ -3,9 +3,9 @@
 //
 // Updates go together when they are of the same op with the same hyper-parameters, on the same
 // device, and either in the same bucket (their gradients come from one AllReduce, so they become
-// ready together) or, without buckets, small: there a node costs more than
-// its work, and waiting a little for the last of the group costs nothing. A large update is never
-// made to wait for another gradient.
+// ready together) or, without buckets, small: there a node costs more than its work, and waiting a
+// little for the last of the group costs nothing. A large update is never made to wait for another
+// gradient.
 //
 // Fusing must not make a cycle: if something that runs after one update leads to another, the two
 // stay apart. Nodes are walked in topological order and a group collects updates until a node is

@@ -1,5 +1,5 @@
-// Lets what goes into a max-pooling die once it is pooled, though the gradients of the pooling and
-// of the activation before it seem to read it.
+// Frees the input of a max-pooling right after the pooling, although the gradients of the pooling
+// and of the activation before it read it in the graph as built.
 //
 // The gradient of a max-pooling needs of x and y only where the maxima were: the forward pass notes
 // that, a byte for each pooled element.

@@ -1,6 +1,6 @@
-// Computes once what the program computes several times: nodes with the same op, inputs,
-// attributes, control inputs and device become one. Inputs are compared after they were merged
-// themselves, and inputs come first, so one walk finds all.
+// Common subexpression elimination: nodes with the same op, inputs, attributes, control inputs and
+// device are merged into one. One walk is enough, because a node's inputs come before it and are
+// compared after merging.
 #include <algorithm>
 #include <cstring>
 #include <string_view>

@@ -4,10 +4,10 @@
 #include "tutti/compile/program.h"
 #include "tutti/device/device.h"
 
-// The compiler passes, in the order in which they run, one file each. Each takes a program and
-// gives another that computes the same, or the one it was given where it finds nothing to do: a
-// copy of a large program costs more than most passes. Shapes are concrete as far as the feeds
-// tell.
+// The compiler passes, one file each; pipeline.cc has the order in which they run. A pass takes a
+// program and returns one that computes the same. If there is nothing to do it returns the program
+// that it was given, because copying a large program costs more than most passes. Shapes are
+// concrete as far as the feeds determine them.
 namespace tutti {
 
 // What passes may look at beside the program.

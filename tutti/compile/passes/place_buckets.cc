@@ -1,7 +1,7 @@
-// Lets gradients be born where they travel. The values that a bucket (AllReduce, Broadcast) joins
-// lie in one arena of registered memory, in the order of its inputs (BucketOffsets): they are
-// pinned there in the program's memory table. So peers on the host read and write them in place,
-// and nothing is packed or unpacked.
+// Lets kernels write gradients directly into communication buffers. The values of a bucket
+// (AllReduce, Broadcast) are pinned, in the program's memory table, to one arena of registered
+// memory, in the order of the bucket's inputs (BucketOffsets). Peers on the host read and write
+// them in place, so nothing is packed or unpacked.
 //
 // The collective changes its inputs. A value that somebody else reads too, that is fetched, that no
 // kernel writes (a feed, a constant, a variable's own buffer), or that lies in another bucket
