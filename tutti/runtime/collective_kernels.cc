@@ -1,14 +1,14 @@
-// The kernels of AllReduce, Broadcast and AllGather. They start an operation of the communicator
-// and are done when it is: the lane polls the communicator between nodes (executor.cc), so the work
-// of summing is the lane's, and hides behind what computes meanwhile.
+// The kernels of AllReduce, Broadcast and AllGather. A kernel starts an operation of the
+// communicator and is done when the operation is. The lane polls the communicator between nodes
+// (executor.cc), so the lane does the summing, and communication overlaps with computation.
 //
 // A bucket whose values the plan has put side by side in registered memory (place_buckets.cc) is
 // reduced where it lies. Otherwise, without passes or with shapes that only the run can tell, its
 // values are packed into a buffer of the kernel's.
 //
-// A step that is cancelled or out of time cannot take its part of an operation back: peers may be
-// reading it, and would count the steps of this key differently from then on. So it ends the
-// communicator for everyone, with its reason, and says so.
+// A step that is cancelled or out of time cannot withdraw from an operation: peers may be reading
+// its data, and their step counts for this key would differ from then on. So it ends the
+// communicator for all ranks, with its reason, and says so.
 #include <cstring>
 
 #include "tutti/device/kernel.h"

@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 
 namespace tutti {
 
@@ -17,7 +19,9 @@ Deadlines::~Deadlines() {
 
 Deadlines::Handle Deadlines::Add(int64_t timeout_nanos, std::function<void()> expired) {
   std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) thread_ = std::thread([this] { Loop(); });
+  if (!thread_.joinable()) {
+    thread_ = ValueOrThrow(StartThread("the thread of deadlines", [this] { Loop(); }));
+  }
   const int64_t most = INT64_MAX / 2;
   const Handle handle{NowNanos() + std::min(timeout_nanos, most), next_++};
   entries_[handle] = std::move(expired);

@@ -27,7 +27,7 @@ struct LocalMaster::ActiveRun {
   RunDone done;
   std::optional<Deadlines::Handle> deadline;
   size_t fetches = 0;
-  int64_t start_nanos = 0;   // of a traced run
+  int64_t start_nanos = 0;   // of a traced or measured run
   bool wants_trace = false;  // its caller does
   bool is_measured = false;  // and so does the step
   // Those of the run itself, of the call of Run, and of each thread that aborts it. A run without
@@ -107,6 +107,11 @@ LocalMaster::ActiveRun* LocalMaster::Begin(int64_t step) {
   if (const auto it = aborted_early_.find(step); it != aborted_early_.end()) {
     run->aborted.Update(it->second);
   }
+  // A client of another process may name any step.
+  const auto same = [step](const auto& active) { return active->id.step == step; };
+  if (std::any_of(active_.begin(), active_.end(), same)) {
+    run->aborted.Update(AlreadyExists("step {} of this session runs already", step));
+  }
   active_.push_back(std::move(run));
   return active_.back().get();
 }
@@ -137,8 +142,8 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
   run.left = count;
   run.wants_trace = request.trace;
   run.is_measured = step.measured != nullptr && step.measured->wants_more();
-  request.trace = request.trace || run.is_measured;
-  if (request.trace) run.start_nanos = NowNanos();
+  request.trace = request.trace || (run.is_measured && step.measured->traced());
+  if (request.trace || run.is_measured) run.start_nanos = NowNanos();
   if (count == 0) {
     RunResponse response;
     if (request.trace) response.trace = std::make_unique<StepTrace>();
@@ -153,10 +158,20 @@ void LocalMaster::Dispatch(ActiveRun& run, MasterRunRequest& request) {
                          .trace = request.trace,
                          .feeds = {},
                          .caller_waits = request.caller_waits && i + 1 == count};
-    if (part.takes_all_feeds && i + 1 == count) {
-      to_worker.feeds = std::move(request.feed_values);
-    } else {
-      for (const int f : part.feed_index) to_worker.feeds.push_back(request.feed_values[size_t(f)]);
+    try {
+      if (part.takes_all_feeds && i + 1 == count) {
+        to_worker.feeds = std::move(request.feed_values);
+      } else {
+        for (const int f : part.feed_index) {
+          to_worker.feeds.push_back(request.feed_values[size_t(f)]);
+        }
+      }
+    } catch (...) {
+      // No memory was left. Parts may be running already: they are aborted, as by any failure.
+      RunResponse response;
+      response.status = StatusFromCurrentException();
+      PartDone(run, i, std::move(response));
+      continue;
     }
     part.worker->Run(std::move(to_worker), [&run, i](RunResponse&& response) {
       run.master->PartDone(run, i, std::move(response));
@@ -231,9 +246,10 @@ void LocalMaster::End(ActiveRun& run, RunResponse&& response) {
   if (run.deadline) deadlines_.Remove(*run.deadline);
   run.deadline.reset();
   const RunDone done = std::exchange(run.done, nullptr);
-  if (std::exchange(run.is_measured, false) && response.trace != nullptr) {
-    if (response.status.ok()) {
-      run.step->measured->Add(*response.trace, double(NowNanos() - run.start_nanos) * 1e-9);
+  if (std::exchange(run.is_measured, false)) {
+    MeasuredStep& measured = *run.step->measured;
+    if (response.status.ok() && (response.trace != nullptr || !measured.traced())) {
+      measured.Add(response.trace.get(), double(NowNanos() - run.start_nanos) * 1e-9);
     }
     if (!run.wants_trace) response.trace.reset();
   }
@@ -293,7 +309,7 @@ void LocalMaster::Abort(int64_t step, absl::Status reason) {
   {
     std::lock_guard lock(mutex_);
     for (const auto& active : active_) {
-      if (active->id.step == step && active->Retain()) run = active.get();
+      if (run == nullptr && active->id.step == step && active->Retain()) run = active.get();
     }
     if (run == nullptr) {
       aborted_early_.emplace(step, std::move(reason));

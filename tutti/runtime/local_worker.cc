@@ -39,6 +39,7 @@ LocalWorker::LocalWorker(LocalWorkerOptions options)
         .team = device.team(),
         .cores = std::move(pinned),
         .communicator = collectives_ == nullptr ? nullptr : &collectives_->communicator(),
+        .busy_nanos = device.busy_nanos(),
         .crowded = options.crowded}));
   }
 }
@@ -49,7 +50,9 @@ void LocalWorker::ListDevices(DevicesDone done) {
   std::vector<DeviceInfo> list;
   for (const auto& device : devices_) {
     list.push_back(device->info());
-    if (device_memory_ > 0) list.back().memory_bytes = device_memory_;
+    if (device_memory_ == 0) continue;
+    list.back().memory_bytes = device_memory_;
+    list.back().limited = true;
   }
   done(std::move(list));
 }

@@ -11,7 +11,7 @@
 #include "tutti/placement/state_homes.h"
 #include "tutti/runtime/collectives.h"
 #include "tutti/runtime/executor/device_lane.h"
-#include "tutti/runtime/rendezvous_table.h"
+#include "tutti/runtime/rendezvous/rendezvous_table.h"
 #include "tutti/runtime/turns.h"
 #include "tutti/runtime/worker.h"
 #include "tutti/runtime/worker_step.h"

@@ -12,7 +12,7 @@
 #include "tutti/collective/communicator.h"
 #include "tutti/compile/program_text.h"
 #include "tutti/kernels/register.h"
-#include "tutti/runtime/local_rendezvous.h"
+#include "tutti/runtime/rendezvous/local_rendezvous.h"
 
 namespace tutti {
 namespace {
@@ -65,7 +65,10 @@ TEST_F(LocalWorkerTest, AbortEndsTheStepOfOneSessionOnly) {
   worker_.Abort({1, 5}, Cancelled("enough"));
   EXPECT_EQ(mine.Wait().status, Cancelled("enough"));
   // The other session's step with the same number still waits for its value.
-  ASSERT_TRUE(worker_.rendezvous().FindOrMake({2, 5})->Send("k", Tensor::Scalar<float>(3)).ok());
+  ASSERT_TRUE(worker_.rendezvous()
+                  .FindOrMake({2, 5})
+                  ->Send(TransferKey("k"), Tensor::Scalar<float>(3))
+                  .ok());
   const RunResponse other = theirs.Wait();
   ASSERT_TRUE(other.status.ok()) << other.status;
   EXPECT_EQ(other.results[0].scalar<float>(), 3);
@@ -81,14 +84,20 @@ TEST_F(LocalWorkerTest, KeepsAnAbortThatComesBeforeItsRun) {
   EXPECT_EQ(Run({1, 9}, handle).status, Cancelled("too late"));
   worker_.CleanUp({1, 9});
   // Forgotten: a value for another step of that number arrives.
-  ASSERT_TRUE(worker_.rendezvous().FindOrMake({1, 9})->Send("k", Tensor::Scalar<float>(1)).ok());
+  ASSERT_TRUE(worker_.rendezvous()
+                  .FindOrMake({1, 9})
+                  ->Send(TransferKey("k"), Tensor::Scalar<float>(1))
+                  .ok());
   EXPECT_TRUE(Run({1, 9}, handle).status.ok());
   EXPECT_EQ(worker_.rendezvous().size(), 0u);
 }
 
 TEST_F(LocalWorkerTest, TakesAValueThatArrivesBeforeItsStep) {
   const uint64_t handle = Register(Part(kReceives));
-  ASSERT_TRUE(worker_.rendezvous().FindOrMake({4, 2})->Send("k", Tensor::Scalar<float>(8)).ok());
+  ASSERT_TRUE(worker_.rendezvous()
+                  .FindOrMake({4, 2})
+                  ->Send(TransferKey("k"), Tensor::Scalar<float>(8))
+                  .ok());
   const RunResponse response = Run({4, 2}, handle);
   ASSERT_TRUE(response.status.ok()) << response.status;
   EXPECT_EQ(response.results[0].scalar<float>(), 8);
@@ -129,8 +138,10 @@ TEST_F(LocalWorkerTest, RunReturnsBeforeItsStepHasEnded) {
                 });
   }
   for (int64_t step = kSteps - 1; step >= 0; --step) {
-    ASSERT_TRUE(
-        worker_.rendezvous().FindOrMake({1, step})->Send("k", Tensor::Scalar(float(step))).ok());
+    ASSERT_TRUE(worker_.rendezvous()
+                    .FindOrMake({1, step})
+                    ->Send(TransferKey("k"), Tensor::Scalar(float(step)))
+                    .ok());
   }
   for (int step = 0; step < kSteps; ++step) {
     const RunResponse response = answers[size_t(step)].Wait();
@@ -222,12 +233,12 @@ class ThreadedRendezvous final : public Rendezvous {
   ~ThreadedRendezvous() override {
     for (std::thread& thread : threads_) thread.join();
   }
-  absl::Status Send(const std::string& key, Tensor value) override {
+  absl::Status Send(const TransferKey& key, Tensor value) override {
     std::lock_guard lock(mutex_);
     threads_.emplace_back([this, key, value = std::move(value)] { (void)inner_.Send(key, value); });
     return absl::OkStatus();
   }
-  void Receive(const std::string& key, Receiver receiver) override {
+  void Receive(const TransferKey& key, Receiver receiver) override {
     inner_.Receive(key, std::move(receiver));
   }
   void Abort(absl::Status reason) override { inner_.Abort(std::move(reason)); }

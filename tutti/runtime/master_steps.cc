@@ -9,6 +9,7 @@
 #include "tutti/base/awaited.h"
 #include "tutti/base/log.h"
 #include "tutti/compile/extract.h"
+#include "tutti/runtime/measure/calibrate.h"
 
 namespace tutti {
 
@@ -107,6 +108,25 @@ std::vector<DeviceInfo> MasterSteps::DevicesOf(const std::set<std::string>& need
   return devices;
 }
 
+placement::Machines MasterSteps::MachinesOf(const std::vector<DeviceInfo>& devices) {
+  placement::Machines machines = placement::MakeMachines(devices, CalibratedSpeed());
+  // Devices of this process share its cores; what other hosts have is not known.
+  machines.shared_cores.assign(devices.size(), 0);
+  if (!devices.empty()) machines.shared_cores[0] = machines.machine.cores;
+  std::set<std::string> tasks;
+  for (const DeviceInfo& device : devices) {
+    tasks.insert(device.name.substr(0, device.name.rfind('/')));
+  }
+  if (tasks.size() < 2) return machines;
+  std::lock_guard lock(probing_);
+  if (!std::includes(probed_.begin(), probed_.end(), tasks.begin(), tasks.end())) {
+    links_ = ProbeTaskLinks(workers_, home_, devices);
+    probed_ = std::move(tasks);
+  }
+  UseLinks(links_, machines);
+  return machines;
+}
+
 // A request may come from outside and name anything.
 absl::Status MasterSteps::CheckRequest(const MasterRunRequest& request) const {
   const auto check = [&](int64_t node, const char* what) -> absl::Status {
@@ -174,10 +194,13 @@ absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Compile(const MasterRun
       LogFallBack(node, why);
     };
     const MeasuredStep* const measured = before == nullptr ? nullptr : before->measured.get();
-    TUTTI_ASSIGN_OR_RETURN(std::optional<Program> placed,
-                           placer_.Place(*graph_, wanted, program, devices, measured, fell_back));
+    TUTTI_ASSIGN_OR_RETURN(
+        std::optional<Program> placed,
+        placer_.Place(*graph_, wanted, program, MachinesOf(devices), measured, fell_back));
     if (!placed) return std::shared_ptr<MasterStep>();
     program = *std::move(placed);
+  } else if (std::any_of(devices.begin(), devices.end(), [](const auto& d) { return d.limited; })) {
+    TUTTI_RETURN_IF_ERROR(placer_.CheckMemory(program, devices));
   }
   TUTTI_ASSIGN_OR_RETURN(
       std::vector<Partition> parts,
@@ -188,6 +211,8 @@ absl::StatusOr<std::shared_ptr<MasterStep>> MasterSteps::Compile(const MasterRun
   if (placer_.measures(devices)) {
     step->measured = std::make_unique<MeasuredStep>(StepPlacer::DevicesByName(program));
     if (before != nullptr) step->measured->TakeOver();
+  } else if (parts.size() > 1) {
+    step->measured = std::make_unique<MeasuredStep>();
   }
   TUTTI_RETURN_IF_ERROR(Register(std::move(parts), *step));
   for (MasterStep::Part& part : step->parts) {
@@ -231,7 +256,8 @@ absl::StatusOr<std::string> MasterSteps::Explain() {
   TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph_, last));
   TUTTI_ASSIGN_OR_RETURN(const std::vector<DeviceInfo> devices,
                          placer_.chooses() ? AllDevices() : DevicesFor(program));
-  return placer_.Explain(program, devices, longest == nullptr ? nullptr : longest->measured.get());
+  return placer_.Explain(program, MachinesOf(devices),
+                         longest == nullptr ? nullptr : longest->measured.get());
 }
 
 // A node may be part of many steps, and each is placed anew.

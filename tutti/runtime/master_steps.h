@@ -12,14 +12,12 @@
 #include "tutti/compile/program.h"
 #include "tutti/device/device.h"
 #include "tutti/runtime/master.h"
-#include "tutti/runtime/measured_step.h"
+#include "tutti/runtime/measure/link_probe.h"
+#include "tutti/runtime/measure/measured_step.h"
 #include "tutti/runtime/place_step.h"
 #include "tutti/runtime/step_cache.h"
 
 namespace tutti {
-
-// The workers of a master, by task: "/job:worker/task:1".
-using WorkersByTask = std::map<std::string, std::shared_ptr<Worker>>;
 
 // A compiled step, registered with the workers that take part. Deregisters itself when the last run
 // of an evicted step ends; the workers must still be there.
@@ -42,10 +40,10 @@ struct MasterStep {
   MasterStep& operator=(const MasterStep&) = delete;
 };
 
-// The compiled steps of a session, by (feeds with dtype and shape, fetches, targets): compiles one
-// when it is first asked for, and registers its parts with their workers. Of more than
-// `most_steps`, those not used for longest go. Owns the workers. Thread-safe, but for SetGraph,
-// which comes first.
+// The compiled steps of a session, by (feeds with dtype and shape, fetches, targets): compiles a
+// step when it is first requested, and registers its parts with their workers. Beyond `most_steps`,
+// the least recently used are evicted. Owns the workers. Thread-safe, except for SetGraph, which
+// comes first.
 class MasterSteps {
  public:
   // What nobody places goes to the first device of task `home`, unless the options leave it to the
@@ -79,6 +77,9 @@ class MasterSteps {
   absl::StatusOr<std::vector<DeviceInfo>> DevicesFor(const Program& program);
   // Those of all tasks that answer: what the cost model chooses from.
   absl::StatusOr<std::vector<DeviceInfo>> AllDevices();
+  // What the cost model is told of them: this process's speed, and links between tasks, which are
+  // measured when a step first has a choice of several.
+  placement::Machines MachinesOf(const std::vector<DeviceInfo>& devices);
   // Those of `needed`, with `home` first.
   std::vector<DeviceInfo> DevicesOf(const std::set<std::string>& needed);
   // With `before`, a step that has been measured: the same step, placed anew, or null if that would
@@ -101,6 +102,9 @@ class MasterSteps {
   std::vector<std::weak_ptr<MasterStep>> measured_;         // steps that are measured
   std::map<std::string, std::vector<DeviceInfo>> devices_;  // by task, of those that were needed
   std::set<std::string> away_;  // tasks that did not answer when the cost model asked for devices
+  std::mutex probing_;
+  std::set<std::string> probed_;     // tasks between which links were measured
+  TaskLinks links_;                  // guarded by probing_, as probed_
   std::set<std::string> fell_back_;  // nodes whose wish for a device was not met, as was logged
   StepCache<MasterStep> steps_;      // its steps go before the workers
 };

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "tutti/base/log.h"
-#include "tutti/runtime/calibrate.h"
 #include "tutti/topology/quantity.h"
 
 namespace tutti {
@@ -17,10 +16,9 @@ StepPlacer::StepPlacer(const CompileOptions& options, std::shared_ptr<placement:
 absl::StatusOr<std::optional<Program>> StepPlacer::Place(const Graph& graph,
                                                          const StepRequest& wanted,
                                                          const Program& program,
-                                                         std::span<const DeviceInfo> devices,
+                                                         const placement::Machines& machines,
                                                          const MeasuredStep* measured,
                                                          const FellBack& fell_back) const {
-  const placement::Machines machines = placement::MakeMachines(devices, CalibratedSpeed());
   placement::ProgramOptions options{
       .method = options_.placement,
       .place = {.soft = options_.soft_placement, .fell_back = fell_back}};
@@ -51,15 +49,23 @@ absl::StatusOr<std::optional<Program>> StepPlacer::Place(const Graph& graph,
   return std::optional<Program>(std::move(placed.program));
 }
 
+absl::Status StepPlacer::CheckMemory(const Program& program,
+                                     std::span<const DeviceInfo> devices) const {
+  // What the devices hold at once hardly depends on how fast they are.
+  const auto machines = placement::MakeMachines(devices, placement::MachineSpeed::Typical());
+  const placement::ProgramOptions options{.method = PlacementMethod::kManual,
+                                          .place = {.soft = options_.soft_placement}};
+  return placement::PlaceProgram(program, machines, *homes_, options).status();
+}
+
 absl::StatusOr<std::string> StepPlacer::Explain(const Program& program,
-                                                std::span<const DeviceInfo> devices,
+                                                const placement::Machines& machines,
                                                 const MeasuredStep* measured) const {
-  const placement::Machines machines = placement::MakeMachines(devices, CalibratedSpeed());
   const placement::ProgramOptions options{
       .method = options_.placement,
       .place = {.soft = options_.soft_placement},
       .report = true,
-      .current = measured == nullptr ? nullptr : &measured->placement()};
+      .current = measured == nullptr || !measured->traced() ? nullptr : &measured->placement()};
   TUTTI_ASSIGN_OR_RETURN(placement::Placed placed,
                          placement::PlaceProgram(program, machines, *homes_, options));
   if (measured != nullptr && measured->StepSeconds() >= 0) {

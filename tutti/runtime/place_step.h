@@ -11,7 +11,7 @@
 #include "tutti/compile/extract.h"
 #include "tutti/compile/pipeline.h"
 #include "tutti/placement/place_program.h"
-#include "tutti/runtime/measured_step.h"
+#include "tutti/runtime/measure/measured_step.h"
 
 namespace tutti {
 
@@ -24,7 +24,7 @@ class StepPlacer {
 
   // Is anything left to the cost model?
   bool chooses() const { return options_.placement != PlacementMethod::kManual; }
-  // Are steps on these devices worth measuring? On one there is no choice.
+  // Are steps on these devices worth tracing? On one there is no choice.
   bool measures(std::span<const DeviceInfo> devices) const {
     return chooses() && devices.size() > 1;
   }
@@ -35,13 +35,16 @@ class StepPlacer {
   // over kLeastGain; then the log says so.
   absl::StatusOr<std::optional<Program>> Place(const Graph& graph, const StepRequest& wanted,
                                                const Program& program,
-                                               std::span<const DeviceInfo> devices,
+                                               const placement::Machines& machines,
                                                const MeasuredStep* measured,
                                                const FellBack& fell_back) const;
   static constexpr double kLeastGain = 0.10;
 
+  // Where scopes decide: an error if what they ask for does not fit into the devices' memory.
+  absl::Status CheckMemory(const Program& program, std::span<const DeviceInfo> devices) const;
+
   // A PlacementReport as JSON. `measured` may be null.
-  absl::StatusOr<std::string> Explain(const Program& program, std::span<const DeviceInfo> devices,
+  absl::StatusOr<std::string> Explain(const Program& program, const placement::Machines& machines,
                                       const MeasuredStep* measured) const;
 
   // Where the nodes of a placed program are.

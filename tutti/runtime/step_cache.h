@@ -16,8 +16,7 @@ namespace tutti {
 using StepKey = std::vector<uint64_t>;
 void SetKey(const MasterRunRequest& request, StepKey& key);
 
-// The compiled steps of a session: of more than `most`, those not used for longest go.
-// Thread-safe.
+// The compiled steps of a session. Beyond `most`, the least recently used are evicted. Thread-safe.
 template <typename Step>
 class StepCache {
  public:

@@ -7,7 +7,7 @@
 
 namespace tutti {
 
-// One at a time, in the order in which they came, and nobody waits on a thread. Thread-safe.
+// A first-come, first-served lock that blocks no thread: Enter takes a callback. Thread-safe.
 class Turns {
  public:
   // True if it is the caller's turn at once.

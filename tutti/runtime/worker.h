@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -76,5 +77,8 @@ class Worker {
   // comes any more.
   virtual void CleanUp(const StepId& id) = 0;
 };
+
+// The workers of a master, by task: "/job:worker/task:1".
+using WorkersByTask = std::map<std::string, std::shared_ptr<Worker>>;
 
 }  // namespace tutti

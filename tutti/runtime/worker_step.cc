@@ -67,7 +67,7 @@ absl::Status PartRun::Begin() {
   TUTTI_ASSIGN_OR_RETURN(instance_, part_.instances->Take());
   const StepPlan& plan = instance_->plan();
   for (size_t i = 0; i < plan.feeds.size(); ++i) {
-    instance_->slot(plan.feeds[i]) = std::move(step_.request_.feeds[part_.first_feed + i]);
+    instance_->value(plan.feeds[i]) = std::move(step_.request_.feeds[part_.first_feed + i]);
   }
   context_ = {.random_step = step_.request_.random_step,
               .cancellation = &step_.cancellation_,
@@ -111,7 +111,7 @@ absl::Status PartRun::End(absl::Status status) {
   TensorList& results = step_.response_.results;
   if (status.ok()) {
     for (size_t i = 0; i < plan.fetches.size(); ++i) {
-      results[part_.first_fetch + i] = instance_->slot(plan.fetches[i]);
+      results[part_.first_fetch + i] = instance_->value(plan.fetches[i]);
     }
   }
   if (step_.request_.trace) step_.AddToTrace(plan, records_);

@@ -10,7 +10,7 @@
 #include "tutti/runtime/executor/device_lane.h"
 #include "tutti/runtime/executor/executor.h"
 #include "tutti/runtime/executor/unfinished.h"
-#include "tutti/runtime/rendezvous.h"
+#include "tutti/runtime/rendezvous/rendezvous.h"
 #include "tutti/runtime/worker.h"
 
 namespace tutti {

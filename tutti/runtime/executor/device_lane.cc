@@ -16,7 +16,8 @@ namespace {
 constexpr int64_t kTurn = 16;
 
 LaneOptions OptionsOf(const DeviceLaneOptions& options) {
-  LaneOptions lane{.communicator = options.communicator, .turn = kTurn};
+  LaneOptions lane{
+      .communicator = options.communicator, .turn = kTurn, .busy_nanos = options.busy_nanos};
   if (options.crowded) lane.patience = {.spin_nanos = 0, .yield_nanos = 0};
   return lane;
 }

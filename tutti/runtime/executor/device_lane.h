@@ -16,8 +16,9 @@ struct DeviceLaneOptions {
   std::string device = {};      // for messages
   Team team = Team();           // of the device
   std::vector<int> cores = {};  // to which its thread is pinned, and what that starts; empty: not
-  collective::Communicator* communicator = nullptr;  // null: no collectives
-  bool crowded = false;                              // lanes outnumber the cores: it never spins
+  collective::Communicator* communicator = nullptr;       // null: no collectives
+  std::shared_ptr<std::atomic<int64_t>> busy_nanos = {};  // the device's
+  bool crowded = false;  // lanes outnumber the cores: it never spins
 };
 
 // The lane of a device, on a thread of its own that is started at the first Post and lasts.

@@ -15,6 +15,7 @@
 #include "tutti/base/team.h"
 #include "tutti/collective/communicator.h"
 #include "tutti/device/device.h"
+#include "tutti/net/link/gathered_sends.h"
 #include "tutti/runtime/executor/unfinished.h"
 
 namespace tutti {
@@ -84,6 +85,7 @@ void StepRun::RunOne(uint32_t i) {
     if (const absl::Status status = StartAsync(i); !status.ok()) Fail(i, status);
     return;
   }
+  if (node.long_running) net::GatheredSends::Flush();
   if (records != nullptr) timings_.push_back({i, NowNanos(), 0});
   const absl::Status status = Compute(i);
   if (status.ok()) {
@@ -197,15 +199,21 @@ void StepRun::FinishIfDone() {
 }
 
 absl::Status RunOnThisThread(PlanInstance& instance, StepContext& step, const RunSetup& setup) {
-  TeamScope team(instance.plan().device->team());
-  Lane lane({.communicator = setup.communicator, .patience = setup.patience});
+  Device& device = *instance.plan().device;
+  TeamScope team(device.team());
+  const net::GatheredSends gathered;
+  Lane lane({.communicator = setup.communicator,
+             .patience = setup.patience,
+             .busy_nanos = device.busy_nanos()});
   if (setup.communicator != nullptr) lane.BeginCollectives();
   StepRun run(instance, lane, step);
   run.records = setup.records;
   run.options = setup.options;
   run.unfinished = setup.unfinished;
   bool done = false;
+  const int64_t start = NowNanos();
   run.Start([&done] { done = true; });
+  device.busy_nanos()->fetch_add(NowNanos() - start, std::memory_order_relaxed);
   lane.Drive(&done);
   return run.status();
 }

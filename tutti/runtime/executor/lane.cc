@@ -6,9 +6,14 @@
 //
 // Bodies of If and While are runs of their own. They draw on the same turn as the run around them,
 // so a loop of a million short iterations gives way like a plan of a million nodes.
+//
+// What nodes send to other tasks in one turn gathers, and is written at its end: the variables that
+// a step reads, or its gradients, wake their receiver once (net/link/gathered_sends.h).
 #include "tutti/runtime/executor/lane.h"
 
+#include "tutti/base/clock.h"
 #include "tutti/collective/communicator.h"
+#include "tutti/net/link/gathered_sends.h"
 #include "tutti/runtime/executor/executor.h"
 
 namespace tutti {
@@ -69,20 +74,33 @@ StepRun* Lane::Dequeue() {
 
 void Lane::Drive(const bool* done) {
   if (*done) return;
+  const net::GatheredSends gathered;
   owner_.store(std::this_thread::get_id(), std::memory_order_relaxed);
-  working_.store(true, std::memory_order_relaxed);
+  SetWorking(true);
   while (!*done) {
     if (TakeArrivals()) HandleTaken();
     if (StepRun* const run = Dequeue()) {
       left_ = options_.turn;
       run->TakeTurn();
+      net::GatheredSends::Flush();
     } else if (!*done) {
-      working_.store(false, std::memory_order_relaxed);
+      SetWorking(false);
+      net::GatheredSends::Flush();
       communicator() == nullptr ? Await() : AwaitAndCommunicate();
-      working_.store(true, std::memory_order_relaxed);
+      SetWorking(true);
     }
   }
-  working_.store(false, std::memory_order_relaxed);
+  SetWorking(false);
+}
+
+void Lane::SetWorking(bool working) {
+  working_.store(working, std::memory_order_relaxed);
+  if (options_.busy_nanos == nullptr) return;
+  const int64_t now = NowNanos();
+  if (!working) {
+    options_.busy_nanos->fetch_add(now - working_since_, std::memory_order_relaxed);
+  }
+  working_since_ = now;
 }
 
 void Lane::Await() {

@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
@@ -33,7 +34,8 @@ struct LaneOptions {
   collective::Communicator* communicator = nullptr;  // for steps with collectives
   // How many nodes of a run it runs before it looks at the other runs.
   int64_t turn = std::numeric_limits<int64_t>::max();
-  Patience patience = {};  // before it sleeps
+  Patience patience = {};                                 // before it sleeps
+  std::shared_ptr<std::atomic<int64_t>> busy_nanos = {};  // counts the time that it runs nodes
 };
 
 // The one thread that runs the nodes of a device, of several steps side by side: those of one run
@@ -88,10 +90,12 @@ class Lane {
   // Waits until something has arrived.
   void Await();
   void AwaitAndCommunicate();
+  void SetWorking(bool working);
 
   const LaneOptions options_;
   int64_t left_;  // nodes until the turn is over
   int communicating_ = 0;
+  int64_t working_since_ = 0;
   StepRun* first_ = nullptr;  // runs that wait for their turn
   StepRun* last_ = nullptr;
   std::vector<Arrival> taken_;

@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "tutti/base/status.h"
+#include "tutti/base/thread.h"
+
 namespace tutti {
 
 LaneThreads::~LaneThreads() {
@@ -15,7 +18,14 @@ LaneThreads::~LaneThreads() {
 
 void LaneThreads::Post(std::function<void()> job) {
   std::lock_guard lock(mutex_);
-  if (idle_ < jobs_.size() + 1) threads_.emplace_back([this] { Loop(); });
+  if (idle_ < jobs_.size() + 1) {
+    absl::StatusOr<std::thread> thread = StartThread("a thread of a lane", [this] { Loop(); });
+    if (thread.ok()) {
+      threads_.push_back(*std::move(thread));
+    } else if (threads_.empty()) {
+      ThrowIfError(thread.status());  // else the job waits for one of those that there are
+    }
+  }
   jobs_.push_back(std::move(job));
   changed_.notify_one();
 }

@@ -153,7 +153,7 @@ bool NestedPlan::Fits(std::span<const Tensor* const> args) const {
 void NestedPlan::Start(std::span<const Tensor* const> args, const KernelContext& outer,
                        const LoopFrame* loops, std::function<void()> finished) {
   for (size_t i = 0; i < plan_->feeds.size(); ++i) {
-    instance_->slot(plan_->feeds[i]) = *args[fed_args_[i]];
+    instance_->value(plan_->feeds[i]) = *args[fed_args_[i]];
   }
   step_ = *outer.step;
   step_.loops = loops;
@@ -170,7 +170,7 @@ absl::Status NestedPlan::Finish(std::vector<Tensor>& results) {
   if (status.ok()) {
     results.resize(num_results_);
     for (size_t i = 0; i < plan_->fetches.size(); ++i) {
-      results[result_of_[i]] = instance_->slot(plan_->fetches[i]);
+      results[result_of_[i]] = instance_->value(plan_->fetches[i]);
     }
   }
   instance_->EndRun();

@@ -49,8 +49,8 @@ class NestedPlan {
   std::optional<StepRun> run_;
 };
 
-// The plans of one subgraph for the kinds of args it was called with, made when first needed; the
-// least recently used go when there are too many. Not thread-safe.
+// The plans of one subgraph for the types of args it was called with, made when first needed. The
+// least recently used are evicted when there are too many. Not thread-safe.
 class NestedPlans {
  public:
   NestedPlans(std::shared_ptr<const Subgraph> subgraph, std::string prefix)

@@ -7,6 +7,26 @@
 #include "tutti/graph/op_def.h"
 
 namespace tutti {
+namespace {
+
+// A core works on this much for about as long as a message takes.
+constexpr int64_t kLongBytes = 1 << 20;
+
+// Does it work on much memory? What only the run can tell the size of counts nothing.
+bool IsLong(const Node& node) {
+  const OpDef& op = node.def();
+  if (op.source || op.transfer || op.view || op.async) return false;
+  int64_t bytes = 0;
+  const auto add = [&bytes](const Output& value) {
+    if (!value.shape().IsFullyKnown()) return;
+    bytes += std::min(value.shape().elements(), kLongBytes) * int64_t(SizeOf(value.dtype()));
+  };
+  for (const Output& input : node.inputs()) add(input);
+  for (int i = 0; i < node.num_outputs(); ++i) add(node.output(i));
+  return bytes >= kLongBytes;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PlanInstance>> PlanInstance::Make(const StepPlan& plan) {
   // oneDNN divides a primitive's work among as many threads as the one that creates it may use.
@@ -23,7 +43,7 @@ absl::Status PlanInstance::AllocateArenas() {
     Allocator* allocator = plan_.device->allocator(arena.kind);
     if (allocator == nullptr) {
       return FailedPrecondition(
-          "{} wants memory of kind \"{}\", which {} does not have: this session has no "
+          "{} needs memory of kind \"{}\", which {} does not have: this session has no "
           "communicator; "
           "collectives need one (--strategy allreduce, or SessionOptions::communicator)",
           arena.name, arena.kind, plan_.device->name());
@@ -34,14 +54,14 @@ absl::Status PlanInstance::AllocateArenas() {
                                arena.bytes, plan_.device->name());
     }
   }
-  slots_.resize(plan_.slots.size());
-  for (uint32_t s = 0; s < plan_.slots.size(); ++s) {
-    const PlanSlot& slot = plan_.slots[s];
-    initial_uses_.push_back(slot.uses);
-    if (slot.storage == Storage::kArena) {
-      slots_[s] = Tensor(slot.type.dtype, slot.type.shape, arenas_[slot.arena], slot.offset);
-    } else if (slot.storage == Storage::kConstant) {
-      slots_[s] = slot.constant;
+  values_.resize(plan_.values.size());
+  for (uint32_t s = 0; s < plan_.values.size(); ++s) {
+    const PlanValue& value = plan_.values[s];
+    initial_uses_.push_back(value.uses);
+    if (value.storage == Storage::kArena) {
+      values_[s] = Tensor(value.type.dtype, value.type.shape, arenas_[value.arena], value.offset);
+    } else if (value.storage == Storage::kConstant) {
+      values_[s] = value.constant;
     } else {
       transient_.push_back(s);
     }
@@ -93,16 +113,16 @@ void PlanInstance::MakeNode(uint32_t i) {
   RunNode& run = nodes_[i];
   run.kernel = kernels_[i].get();
   Tensor* const* const inputs = pointers_.data() + pointers_.size();
-  for (const uint32_t s : node.inputs) pointers_.push_back(&slots_[s]);
+  for (const uint32_t s : node.inputs) pointers_.push_back(&values_[s]);
   Tensor* const* const outputs = pointers_.data() + pointers_.size();
-  for (const uint32_t s : node.outputs) pointers_.push_back(&slots_[s]);
+  for (const uint32_t s : node.outputs) pointers_.push_back(&values_[s]);
   KernelContext& context = run.context;
   context = KernelContext(node.node, {inputs, node.inputs.size()}, {outputs, node.outputs.size()});
   context.index = i;
   context.consumed_outputs = 0;
   for (size_t o = 0; o < std::min<size_t>(node.outputs.size(), 64); ++o) {
-    const PlanSlot& slot = plan_.slots[node.outputs[o]];
-    if (slot.uses > 0 || slot.fetched) context.consumed_outputs |= uint64_t{1} << o;
+    const PlanValue& value = plan_.values[node.outputs[o]];
+    if (value.uses > 0 || value.fetched) context.consumed_outputs |= uint64_t{1} << o;
   }
   if (node.scratch_bytes > 0) {
     auto* arena = static_cast<std::byte*>(arenas_[node.scratch_arena]->data());
@@ -113,9 +133,9 @@ void PlanInstance::MakeNode(uint32_t i) {
   successors_.insert(successors_.end(), node.successors.begin(), node.successors.end());
   run.drops = drops_.data() + drops_.size();
   for (size_t k = 0; k < node.inputs.size(); ++k) {
-    const PlanSlot& slot = plan_.slots[node.inputs[k]];
-    const bool transient = slot.storage == Storage::kPool || slot.storage == Storage::kProvided;
-    if (transient && !slot.fetched && !def.IsVariableInput(int(k)))
+    const PlanValue& value = plan_.values[node.inputs[k]];
+    const bool transient = value.storage == Storage::kPool || value.storage == Storage::kProvided;
+    if (transient && !value.fetched && !def.IsVariableInput(int(k)))
       drops_.push_back(node.inputs[k]);
   }
   run.drop_count = uint32_t(drops_.data() + drops_.size() - run.drops);
@@ -126,6 +146,7 @@ void PlanInstance::MakeNode(uint32_t i) {
   } else if (node.needs_allocation) {
     run.flags |= kNeedsAllocation;
   }
+  run.long_running = IsLong(*node.node);
   initial_waiting_[i] = node.waits_for;
   if (node.waits_for == 0) initial_ready_[i / 64] |= uint64_t{1} << (i % 64);
 }
@@ -144,7 +165,7 @@ void PlanInstance::BeginRun(StepContext* step, Completion* completion) {
 }
 
 void PlanInstance::EndRun() {
-  for (const uint32_t s : transient_) slots_[s] = Tensor();
+  for (const uint32_t s : transient_) values_[s] = Tensor();
 }
 
 namespace {
@@ -185,10 +206,10 @@ absl::Status PlanInstance::PrepareToRun(uint32_t i) {
   if (nodes_[i].flags & kUnknownShapes) return PrepareUnknown(i);
   const PlanNode& node = plan_.nodes[i];
   for (const uint32_t s : node.outputs) {
-    const PlanSlot& slot = plan_.slots[s];
-    if (slot.storage != Storage::kPool || !slot.type.shape.IsFullyKnown()) continue;
-    TUTTI_ASSIGN_OR_RETURN(slots_[s],
-                           plan_.device->pool().Allocate(slot.type.dtype, slot.type.shape));
+    const PlanValue& value = plan_.values[s];
+    if (value.storage != Storage::kPool || !value.type.shape.IsFullyKnown()) continue;
+    TUTTI_ASSIGN_OR_RETURN(values_[s],
+                           plan_.device->pool().Allocate(value.type.dtype, value.type.shape));
   }
   return absl::OkStatus();
 }
@@ -217,7 +238,7 @@ absl::Status PlanInstance::PrepareUnknown(uint32_t i) {
   if (node.node->def().view || node.node->def().provides_outputs) return absl::OkStatus();
   for (size_t o = 0; o < node.outputs.size(); ++o) {
     if (!outputs[o].shape.IsFullyKnown()) continue;  // the kernel allocates it
-    TUTTI_ASSIGN_OR_RETURN(slots_[node.outputs[o]],
+    TUTTI_ASSIGN_OR_RETURN(values_[node.outputs[o]],
                            plan_.device->pool().Allocate(outputs[o].dtype, outputs[o].shape));
   }
   return absl::OkStatus();

@@ -23,17 +23,18 @@ class PlanInstance {
     Kernel* kernel = nullptr;
     KernelContext context;
     const uint32_t* successors = nullptr;
-    const uint32_t* drops = nullptr;  // slots whose use count falls when the node is done
+    const uint32_t* drops = nullptr;  // values whose use count falls when the node is done
     uint32_t successor_count = 0;
     uint32_t drop_count = 0;
-    uint32_t flags = 0;  // of the kinds below; 0 is the fast path
+    uint32_t flags = 0;         // of the kinds below; 0 is the fast path
+    bool long_running = false;  // works on much memory: gathered sends are flushed before it runs
   };
   static constexpr uint32_t kNeedsAllocation = 1;  // outputs of known shape from the pool
   static constexpr uint32_t kUnknownShapes = 2;    // prepared at run time
   static constexpr uint32_t kAsync = 4;
 
   std::vector<RunNode>& nodes() { return nodes_; }
-  Tensor& slot(uint32_t s) { return slots_[s]; }
+  Tensor& value(uint32_t s) { return values_[s]; }
 
   // Counters of the run.
   std::vector<uint32_t>& waiting() { return waiting_; }  // by node: how many it still waits for
@@ -56,7 +57,7 @@ class PlanInstance {
   void DropInputs(const RunNode& node) {
     for (uint32_t k = 0; k < node.drop_count; ++k) {
       const uint32_t s = node.drops[k];
-      if (--uses_[s] == 0) slots_[s] = Tensor();
+      if (--uses_[s] == 0) values_[s] = Tensor();
     }
   }
 
@@ -71,7 +72,7 @@ class PlanInstance {
   const StepPlan& plan_;
   std::vector<BufferRef> arenas_;
   std::vector<std::unique_ptr<Kernel>> kernels_;
-  std::vector<Tensor> slots_;
+  std::vector<Tensor> values_;
   std::vector<Tensor*> pointers_;  // inputs and outputs of all contexts
   std::vector<uint32_t> successors_;
   std::vector<uint32_t> drops_;
@@ -80,7 +81,7 @@ class PlanInstance {
   std::vector<uint32_t> uses_, initial_uses_;
   std::vector<uint64_t> ready_, initial_ready_;
   std::vector<uint64_t> outstanding_;
-  std::vector<uint32_t> transient_;  // slots that EndRun drops
+  std::vector<uint32_t> transient_;  // values that EndRun drops
   struct Unknown {                   // what a node with unknown shapes was last prepared for
     std::vector<ValueType> inputs;
     std::vector<ValueType> outputs;

@@ -14,9 +14,9 @@ void AppendRecords(const StepPlan& plan, std::span<const NodeTiming> timings,
     const PlanNode& node = plan.nodes[timing.node];
     int64_t bytes = 0;
     for (const uint32_t s : node.outputs) {
-      const PlanSlot& slot = plan.slots[s];
-      if (slot.type.shape.IsFullyKnown()) {
-        bytes += int64_t(slot.layout.Bytes(slot.type.dtype, slot.type.shape));
+      const PlanValue& value = plan.values[s];
+      if (value.type.shape.IsFullyKnown()) {
+        bytes += int64_t(value.layout.Bytes(value.type.dtype, value.type.shape));
       }
     }
     records.push_back(

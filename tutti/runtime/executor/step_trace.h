@@ -20,7 +20,8 @@ struct NodeRecord {
   std::string transfer;  // of Send and Recv: the key under which they meet
 };
 
-// What lies in a device's planned memory while the node runs at which most does.
+// The peak of a device's planned memory: the node during which the most bytes are in use, and the
+// values that use them.
 struct PeakRecord {
   struct Value {
     std::string name;

@@ -65,6 +65,20 @@ void CrashModel::Change(Inode& directory, NameChange change) {
   directory.name_changes.push_back(std::move(change));
 }
 
+void CrashModel::Change(std::string& file, const DataChange& change, size_t kept_bytes) {
+  const auto at = size_t(change.offset);
+  switch (change.kind) {
+    case FileCall::kAllocate:
+      if (file.size() < at) file.resize(at, '\0');
+      return;
+    case FileCall::kTruncate:
+      file.resize(at, '\0');
+      return;
+    default:
+      Put(file, at, std::string_view(change.data).substr(0, kept_bytes));
+  }
+}
+
 void CrashModel::Apply(const FileCall& call) {
   std::string name, other;
   switch (call.kind) {
@@ -77,34 +91,32 @@ void CrashModel::Apply(const FileCall& call) {
       return;
     }
     case FileCall::kWrite:
-      Find(call.path)->data_changes.push_back({false, call.offset, call.data});
-      return;
     case FileCall::kAllocate:
-      Find(call.path)->data_changes.push_back({true, call.offset, ""});
+    case FileCall::kTruncate:
+      Find(call.path)->data_changes.push_back({call.kind, call.offset, call.data});
       return;
     case FileCall::kSync: {
       Inode& inode = *Find(call.path);
       inode.synced_names = inode.names;
       inode.name_changes.clear();
       for (const DataChange& change : inode.data_changes) {
-        if (change.allocate) {
-          if (inode.synced_data.size() < size_t(change.offset)) {
-            inode.synced_data.resize(size_t(change.offset), '\0');
-          }
-        } else {
-          Put(inode.synced_data, size_t(change.offset), change.data);
-        }
+        Change(inode.synced_data, change, change.data.size());
       }
       inode.data_changes.clear();
       return;
     }
     case FileCall::kRename:
     case FileCall::kExchange: {
-      const InodeRef parent = ParentOf(call.path, &name);
-      TUTTI_CHECK(parent == ParentOf(call.other, &other));
+      const InodeRef parent = ParentOf(call.path, &name), target = ParentOf(call.other, &other);
       NameChange change = {{name}, {{other, parent->names.at(name)}}};
-      if (call.kind == FileCall::kExchange) change.add[name] = parent->names.at(other);
-      Change(*parent, std::move(change));
+      if (parent == target) {
+        if (call.kind == FileCall::kExchange) change.add[name] = parent->names.at(other);
+        return Change(*parent, std::move(change));
+      }
+      // Between directories: each may be on the disk without the other.
+      TUTTI_CHECK(call.kind == FileCall::kRename);
+      Change(*target, {{}, change.add});
+      Change(*parent, {change.remove, {}});
       return;
     }
     case FileCall::kRemove: {
@@ -131,14 +143,10 @@ void CrashModel::Write(const Inode& inode, const std::string& target, std::mt199
   std::string data = inode.synced_data;
   for (const DataChange& change : inode.data_changes) {
     if (!Chance(random, keep)) continue;
-    if (change.allocate) {
-      if (data.size() < size_t(change.offset)) data.resize(size_t(change.offset), '\0');
-      continue;
-    }
     // A third of the writes that are kept are torn.
     const bool torn = keep < 1 && Chance(random, 1.0 / 3);
     const size_t size = torn ? random() % (change.data.size() + 1) : change.data.size();
-    Put(data, size_t(change.offset), std::string_view(change.data).substr(0, size));
+    Change(data, change, size);
   }
   std::ofstream(target, std::ios::binary) << data;
 }

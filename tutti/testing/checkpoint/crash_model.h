@@ -39,8 +39,8 @@ class CrashModel {
     std::map<std::string, InodeRef> add;
   };
   struct DataChange {
-    bool allocate = false;
-    int64_t offset = 0;  // or the size
+    FileCall::Kind kind = FileCall::kWrite;  // kWrite, kAllocate or kTruncate
+    int64_t offset = 0;                      // or the size
     std::string data;
   };
   struct Inode {
@@ -56,6 +56,7 @@ class CrashModel {
   InodeRef Find(const std::string& path) const;
   InodeRef ParentOf(const std::string& path, std::string* name) const;
   static void Change(Inode& directory, NameChange change);
+  static void Change(std::string& file, const DataChange& change, size_t kept_bytes);
   static void Write(const Inode& inode, const std::string& target, std::mt19937& random,
                     double keep);
   static size_t CountUnsynced(const Inode& inode);

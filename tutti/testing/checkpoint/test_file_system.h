@@ -14,12 +14,22 @@ namespace tutti::testing {
 
 // One call that changed something, as it was made.
 struct FileCall {
-  enum Kind { kMakeDirectory, kCreate, kWrite, kAllocate, kSync, kRename, kExchange, kRemove };
+  enum Kind {
+    kMakeDirectory,
+    kCreate,
+    kWrite,
+    kAllocate,
+    kTruncate,
+    kSync,
+    kRename,
+    kExchange,
+    kRemove
+  };
   Kind kind;
   std::string path;
   std::string other = {};  // kRename, kExchange
   std::string data = {};   // kWrite
-  int64_t offset = 0;      // kWrite; the size for kAllocate
+  int64_t offset = 0;      // kWrite; the size for kAllocate and kTruncate
 };
 
 // The file system of this machine, with calls that fail when they should, and a list of the calls

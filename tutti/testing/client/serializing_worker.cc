@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "tutti/base/check.h"
-#include "tutti/runtime/message_codec.h"
+#include "tutti/runtime/messages/message_codec.h"
 
 namespace tutti::testing {
 

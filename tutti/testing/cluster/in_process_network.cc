@@ -42,24 +42,42 @@ class InProcessNetwork::Link final : public net::Link {
     thread_ = std::thread([this] { Loop(); });
   }
 
+  // Whether it leads from one to the other, and stands.
+  bool Joins(const TaskPeers* from, const TaskPeers* to) {
+    std::lock_guard lock(mutex_);
+    return events_ == from && other_->events_ == to && over_.ok();
+  }
+
   const net::TaskIdentity& peer() const override { return peer_; }
   net::LinkKind kind() const override { return net::LinkKind::kSocket; }
   std::string Describe() const override { return peer_.task + " (in process)"; }
 
   void Send(std::string header, std::vector<net::Payload> payloads) override {
+    ++messages_;
+    bytes_ += header.size();
     Message message{std::move(header), {}};
     for (const net::Payload& payload : payloads) {
+      bytes_ += payload.bytes.size();
       message.payloads.emplace_back(payload.bytes.begin(), payload.bytes.end());
       state_->untaken += int64_t(payload.bytes.size());
     }
     other_->Put(std::move(message));
+  }
+  void SendCounted(std::string header, std::vector<net::Payload> payloads) override {
+    state_->untaken += int64_t(header.size());
+    Send(std::move(header), std::move(payloads));
   }
   void Taken(uint64_t bytes) override { state_->untaken -= int64_t(bytes); }
   void Close(absl::Status reason) override {
     End(reason);
     other_->End(reason);
   }
-  Counters counters() const override { return {}; }
+  Counters counters() const override {  // of what was sent
+    Counters counters;
+    counters.messages_sent = messages_;
+    counters.bytes_sent = bytes_;
+    return counters;
+  }
 
  private:
   struct Message {
@@ -116,6 +134,7 @@ class InProcessNetwork::Link final : public net::Link {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Message> inbox_;
+  std::atomic<uint64_t> messages_ = 0, bytes_ = 0;  // sent
   absl::Status over_;
   std::thread thread_;
 };
@@ -150,6 +169,10 @@ class InProcessNetwork::Port final : public Network {
     std::lock_guard lock(state_->mutex);
     TaskPeers* const other = state_->processes[task];
     if (other == nullptr) return nullptr;
+    // Two processes have one link, whoever opened it.
+    for (const auto& link : state_->links) {
+      if (link->Joins(peers_, other)) return link;
+    }
     auto here = std::make_shared<Link>(state_, other->self(), peers_);
     auto there = std::make_shared<Link>(state_, peers_->self(), other);
     state_->Enter(peers_);

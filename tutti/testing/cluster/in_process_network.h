@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "tutti/cluster/network.h"
-#include "tutti/cluster/peers.h"
+#include "tutti/cluster/remote/network.h"
+#include "tutti/cluster/remote/peers.h"
 #include "tutti/runtime/executor/lane_threads.h"
 
 namespace tutti::testing {

@@ -1,4 +1,4 @@
-#include "tutti/runtime/message_codec.h"
+#include "tutti/runtime/messages/message_codec.h"
 
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ TEST(MessageCodec, GivesBackWhatWasEncoded) {
   EXPECT_EQ(response->trace->nodes[0].op, "Neg");
   EXPECT_EQ(response->trace->peaks[0].values[0].bytes, 8);
 
-  const std::vector<DeviceInfo> devices = {{"/job:a/task:0/cpu:0", "cpu", 4, 1 << 30, 99}};
+  const std::vector<DeviceInfo> devices = {{"/job:a/task:0/cpu:0", "cpu", 4, 1 << 30, true, 99}};
   WireMessage list;
   EncodeDevices(devices, list);
   EXPECT_EQ(*DecodeDevices(list.fields), devices);
@@ -165,8 +165,10 @@ TEST(MessageCodec, RequestsOfClientsAndValues) {
   }
 
   WireMessage value;
-  EncodeValue({{1, 2}, "a;b;c", Tensor::Scalar(3.0f)}, value);
-  const auto received = DecodeValue(value.fields, {});
+  MemoryPool pool;
+  EncodeValue({1, 2}, "a;b;c", Tensor::Scalar(3.0f), value);
+  const auto received =
+      DecodeValue(value.fields, {}, [&](std::string_view) -> MemoryPool& { return pool; });
   ASSERT_TRUE(received.ok()) << received.status();
   EXPECT_EQ(received->id, (StepId{1, 2}));
   EXPECT_EQ(received->key, "a;b;c");

@@ -11,6 +11,11 @@ namespace tutti {
 // process. Where kernels are missing, a typical machine. Thread-safe.
 const placement::MachineSpeed& CalibratedSpeed();
 
+// The figures that `path` has, if they were written within a day and can be read; else measured
+// ones, which are then kept there. Empty: nothing is read or kept. CalibratedSpeed is that of
+// SpeedCacheFile().
+placement::MachineSpeed SpeedKeptIn(const std::string& path);
+
 // Measures, and neither reads nor writes the cache.
 absl::StatusOr<placement::MachineSpeed> MeasureMachine();
 

@@ -13,32 +13,41 @@
 
 namespace tutti {
 
-// What the first runs of an automatically placed step took. Runs are traced until there are
-// kMeasuredSteps, the first of which does not count (it fills caches); then the master places once
-// more with these figures in place of estimates. Thread-safe.
+// What the first runs of a step on several devices took, kMeasuredSteps of them, of which the first
+// does not count (it fills caches). Runs of an automatically placed step are traced, and then the
+// master places once more with these figures in place of estimates. Where scopes decide, only the
+// time of the whole step is taken. Thread-safe.
 class MeasuredStep {
  public:
   static constexpr int kMeasuredSteps = 10;
 
-  // `placement`: where nodes are, by name.
+  // A step that scopes have placed.
+  MeasuredStep() : traced_(false) {}
+  // One that the cost model has placed; `placement`: where nodes are, by name.
   explicit MeasuredStep(std::unordered_map<std::string, std::string> placement)
-      : placement_(std::move(placement)) {}
+      : traced_(true), placement_(std::move(placement)) {}
+
+  bool traced() const { return traced_; }  // are runs to be traced?
 
   bool wants_more() const { return runs_.load(std::memory_order_relaxed) < kMeasuredSteps; }
-  void Add(const StepTrace& trace, double seconds);
+  // `trace` may be null unless traced().
+  void Add(const StepTrace* trace, double seconds);
 
   // It is the second placement of a step, which is the last: runs are measured for explanations
   // only.
   void TakeOver() { taken_ = true; }
-  // True for one caller, when there are enough runs.
-  bool TakeTurn() { return !wants_more() && !taken_.exchange(true); }
+  // True for one caller, when there are enough runs to place the step anew.
+  bool TakeTurn() { return traced_ && !wants_more() && !taken_.exchange(true); }
 
+  // Empty where scopes have placed it.
   const std::unordered_map<std::string, std::string>& placement() const { return placement_; }
-  // Medians. Of nodes that wait for others (Recv, AllReduce) nothing is told.
+  // Medians; nothing unless traced(). Of nodes that wait for others (Recv, AllReduce) nothing is
+  // told.
   placement::MeasuredSeconds NodeSeconds() const;
   double StepSeconds() const;  // negative: none was measured
 
  private:
+  const bool traced_;
   const std::unordered_map<std::string, std::string> placement_;
   std::atomic<int> runs_{0};
   std::atomic<bool> taken_{false};

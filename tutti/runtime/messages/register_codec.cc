@@ -6,8 +6,8 @@
 
 #include "tutti/graph/serialize.h"
 #include "tutti/net/wire.h"
-#include "tutti/runtime/codec_fields.h"
-#include "tutti/runtime/message_codec.h"
+#include "tutti/runtime/messages/codec_fields.h"
+#include "tutti/runtime/messages/message_codec.h"
 
 namespace tutti {
 namespace {

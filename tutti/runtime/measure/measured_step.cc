@@ -1,4 +1,4 @@
-#include "tutti/runtime/measured_step.h"
+#include "tutti/runtime/measure/measured_step.h"
 
 #include <algorithm>
 
@@ -13,12 +13,13 @@ double MedianOf(std::vector<double> values) {
 
 }  // namespace
 
-void MeasuredStep::Add(const StepTrace& trace, double seconds) {
+void MeasuredStep::Add(const StepTrace* trace, double seconds) {
   std::lock_guard lock(mutex_);
   if (runs_.fetch_add(1, std::memory_order_relaxed) == 0) return;
   steps_.push_back(seconds);
+  if (!traced_) return;
   std::map<std::string, double> sums;  // a node of a loop's body runs several times
-  for (const NodeRecord& node : trace.nodes) {
+  for (const NodeRecord& node : trace->nodes) {
     if (!node.transfer.empty()) continue;
     sums[node.name] += double(node.end_nanos - node.start_nanos) * 1e-9;
   }

@@ -1,11 +1,13 @@
-#include "tutti/runtime/message_codec.h"
+#include "tutti/runtime/messages/message_codec.h"
 
+#include <array>
 #include <cstring>
 #include <memory>
+#include <span>
 
 #include "tutti/device/memory_limit.h"
 #include "tutti/net/wire.h"
-#include "tutti/runtime/codec_fields.h"
+#include "tutti/runtime/messages/codec_fields.h"
 
 namespace tutti {
 namespace {
@@ -58,7 +60,7 @@ absl::Status CheckBools(const Tensor& tensor) {
 }
 
 // How many bytes the tensor has that the fields describe.
-absl::StatusOr<size_t> GetDims(Decoder& in, DType dtype, std::vector<int64_t>& dims) {
+absl::StatusOr<size_t> GetDims(Decoder& in, DType dtype, std::span<int64_t> dims) {
   size_t bytes = SizeOf(dtype);
   bool empty = false;
   for (int64_t& dim : dims) {
@@ -74,7 +76,12 @@ absl::StatusOr<size_t> GetDims(Decoder& in, DType dtype, std::vector<int64_t>& d
   return bytes;
 }
 
-absl::Status GetTensor(Decoder& in, Tensor& tensor) {
+// Memory for a tensor that lies in the fields, which are in the memory of this process: it is not
+// large.
+absl::StatusOr<Tensor> FreshTensor(DType dtype, const Shape& shape) { return Tensor(dtype, shape); }
+
+template <typename Allocate>
+absl::Status GetTensor(Decoder& in, Tensor& tensor, const Allocate& allocate) {
   const uint8_t type = in.U8();
   if (type > uint8_t(DType::kBool)) return InvalidArgument("a tensor of unknown dtype {}", type);
   const auto dtype = DType(type);
@@ -82,7 +89,8 @@ absl::Status GetTensor(Decoder& in, Tensor& tensor) {
   const uint8_t rank_and_flag = in.U8();
   const int rank = rank_and_flag & ~kBeside;
   if (rank > kMaxRank) return InvalidArgument("a tensor of rank {}", rank);
-  std::vector<int64_t> dims(static_cast<size_t>(rank));
+  std::array<int64_t, kMaxRank> all_dims{};
+  const std::span dims = std::span(all_dims).first(static_cast<size_t>(rank));
   TUTTI_ASSIGN_OR_RETURN(const size_t bytes, GetDims(in, dtype, dims));
   std::string why;
   const auto shape = Shape::Make(dims, &why);
@@ -101,7 +109,7 @@ absl::Status GetTensor(Decoder& in, Tensor& tensor) {
   }
   if (bytes > in.remaining()) return InvalidArgument("a tensor that is cut off");
   const std::string_view data = in.Raw(bytes);
-  tensor = Tensor(dtype, *shape);
+  TUTTI_ASSIGN_OR_RETURN(tensor, allocate(dtype, *shape));
   if (bytes > 0) std::memcpy(tensor.raw(), data.data(), bytes);
   return CheckBools(tensor);
 }
@@ -114,7 +122,9 @@ void PutTensors(const TensorList& tensors, WireMessage& to) {
 absl::Status GetTensors(Decoder& in, TensorList& tensors) {
   const size_t count = GetCount(in, 1);
   tensors.resize(count);
-  for (Tensor& tensor : tensors) TUTTI_RETURN_IF_ERROR(GetTensor(in, tensor));
+  for (Tensor& tensor : tensors) {
+    TUTTI_RETURN_IF_ERROR(GetTensor(in, tensor, FreshTensor));
+  }
   return absl::OkStatus();
 }
 
@@ -209,18 +219,20 @@ void EncodeDevices(const std::vector<DeviceInfo>& devices, WireMessage& to) {
     PutText(out, device.type);
     out.I32(device.cores);
     out.I64(device.memory_bytes);
+    out.U8(device.limited ? 1 : 0);
     out.U64(device.incarnation);
   }
 }
 
 absl::StatusOr<std::vector<DeviceInfo>> DecodeDevices(std::string_view fields) {
   Decoder in(fields, {});
-  std::vector<DeviceInfo> devices(GetCount(in, 36));
+  std::vector<DeviceInfo> devices(GetCount(in, 37));
   for (DeviceInfo& device : devices) {
     device.name = GetText(in);
     device.type = GetText(in);
     device.cores = in.I32();
     device.memory_bytes = in.I64();
+    device.limited = in.U8() != 0;
     device.incarnation = in.U64();
   }
   return IfComplete(in, std::move(devices), "list of devices");
@@ -296,21 +308,30 @@ absl::StatusOr<RunResponse> DecodeResponse(std::string_view fields, ReceivedTens
   return IfComplete(in, std::move(response), "run response");
 }
 
-void EncodeValue(const SentValue& value, WireMessage& to) {
+void EncodeValue(const StepId& id, std::string_view key, const Tensor& value, WireMessage& to) {
   WireWriter out(&to.fields);
-  out.U64(value.id.session);
-  out.I64(value.id.step);
-  PutText(out, value.key);
-  PutTensor(value.value, to);
+  out.U64(id.session);
+  out.I64(id.step);
+  PutText(out, key);
+  PutTensor(value, to);
 }
 
-absl::StatusOr<SentValue> DecodeValue(std::string_view fields, ReceivedTensors tensors) {
+size_t BytesInFields(const Tensor& value) {
+  constexpr size_t kRest = 64 + 8 * kMaxRank;
+  return kRest + (value.valid() && value.bytes() < kLargeTensor ? value.bytes() : 0);
+}
+
+absl::StatusOr<SentValue> DecodeValue(
+    std::string_view fields, ReceivedTensors tensors,
+    const std::function<MemoryPool&(std::string_view key)>& pool_of) {
   Decoder in(fields, tensors);
   SentValue value;
   value.id.session = in.U64();
   value.id.step = in.I64();
   value.key = GetText(in);
-  TUTTI_RETURN_IF_ERROR(GetTensor(in, value.value));
+  TUTTI_RETURN_IF_ERROR(GetTensor(in, value.value, [&](DType dtype, const Shape& shape) {
+    return pool_of(value.key).Allocate(dtype, shape);
+  }));
   return IfComplete(in, std::move(value), "sent value");
 }
 

@@ -1,11 +1,13 @@
-#include "tutti/runtime/local_rendezvous.h"
+#include "tutti/runtime/rendezvous/local_rendezvous.h"
 
 #include <gtest/gtest.h>
 
-#include "tutti/runtime/rendezvous_table.h"
+#include "tutti/runtime/rendezvous/rendezvous_table.h"
 
 namespace tutti {
 namespace {
+
+using Key = TransferKey;
 
 TEST(LocalRendezvous, MeetsInEitherOrder) {
   LocalRendezvous rendezvous;
@@ -14,54 +16,55 @@ TEST(LocalRendezvous, MeetsInEitherOrder) {
     ASSERT_TRUE(status.ok());
     got = value.scalar<float>();
   };
-  ASSERT_TRUE(rendezvous.Send("a", Tensor::Scalar<float>(1)).ok());
-  rendezvous.Receive("a", take);
+  ASSERT_TRUE(rendezvous.Send(Key("a"), Tensor::Scalar<float>(1)).ok());
+  rendezvous.Receive(Key("a"), take);
   EXPECT_EQ(got, 1);
-  rendezvous.Receive("b", take);
+  rendezvous.Receive(Key("b"), take);
   EXPECT_EQ(got, 1);
-  ASSERT_TRUE(rendezvous.Send("b", Tensor::Scalar<float>(2)).ok());
+  ASSERT_TRUE(rendezvous.Send(Key("b"), Tensor::Scalar<float>(2)).ok());
   EXPECT_EQ(got, 2);
   EXPECT_EQ(rendezvous.waiting(), 0u);  // what has met is forgotten
 }
 
 TEST(LocalRendezvous, RefusesASecondValueAndASecondReceiver) {
   LocalRendezvous rendezvous;
-  ASSERT_TRUE(rendezvous.Send("a", Tensor::Scalar<float>(1)).ok());
-  EXPECT_EQ(MessageOf(rendezvous.Send("a", Tensor::Scalar<float>(3))),
+  ASSERT_TRUE(rendezvous.Send(Key("a"), Tensor::Scalar<float>(1)).ok());
+  EXPECT_EQ(MessageOf(rendezvous.Send(Key("a"), Tensor::Scalar<float>(3))),
             "\"a\" was sent twice in one step");
   absl::Status second;
-  rendezvous.Receive("b", [](const absl::Status&, const Tensor&) {});
-  rendezvous.Receive("b", [&](absl::Status status, const Tensor&) { second = status; });
+  rendezvous.Receive(Key("b"), [](const absl::Status&, const Tensor&) {});
+  rendezvous.Receive(Key("b"), [&](absl::Status status, const Tensor&) { second = status; });
   EXPECT_EQ(MessageOf(second), "\"b\" is received twice in one step");
 }
 
 TEST(LocalRendezvous, AbortEndsWaitingAndLaterCalls) {
   LocalRendezvous rendezvous;
   absl::Status waiting, later;
-  rendezvous.Receive("a", [&](absl::Status status, Tensor) { waiting = status; });
+  rendezvous.Receive(Key("a"), [&](absl::Status status, Tensor) { waiting = status; });
   rendezvous.Abort(Cancelled("stop"));
-  rendezvous.Receive("b", [&](absl::Status status, Tensor) { later = status; });
+  rendezvous.Receive(Key("b"), [&](absl::Status status, Tensor) { later = status; });
   EXPECT_EQ(MessageOf(waiting), "stop");
   EXPECT_EQ(MessageOf(later), "stop");
-  EXPECT_EQ(MessageOf(rendezvous.Send("c", Tensor::Scalar<float>(1))), "stop");
+  EXPECT_EQ(MessageOf(rendezvous.Send(Key("c"), Tensor::Scalar<float>(1))), "stop");
 }
 
 TEST(RendezvousTable, KeepsValuesThatComeBeforeTheirStep) {
   RendezvousTable table;
   const StepId early{7, 1};
-  ASSERT_TRUE(table.FindOrMake(early)->Send("a", Tensor::Scalar<float>(5)).ok());
+  ASSERT_TRUE(table.FindOrMake(early)->Send(Key("a"), Tensor::Scalar<float>(5)).ok());
   float got = 0;
   table.FindOrMake(early)->Receive(
-      "a", [&](const absl::Status&, const Tensor& value) { got = value.scalar<float>(); });
+      Key("a"), [&](const absl::Status&, const Tensor& value) { got = value.scalar<float>(); });
   EXPECT_EQ(got, 5);
 }
 
 TEST(RendezvousTable, TellsStepsOfSessionsApart) {
   RendezvousTable table;
   const StepId mine{7, 1}, theirs{8, 1};
-  ASSERT_TRUE(table.FindOrMake(theirs)->Send("a", Tensor::Scalar<float>(1)).ok());
+  ASSERT_TRUE(table.FindOrMake(theirs)->Send(Key("a"), Tensor::Scalar<float>(1)).ok());
   absl::Status ended;
-  table.FindOrMake(mine)->Receive("a", [&](absl::Status status, const Tensor&) { ended = status; });
+  table.FindOrMake(mine)->Receive(Key("a"),
+                                  [&](absl::Status status, const Tensor&) { ended = status; });
   EXPECT_TRUE(ended.ok());  // it waits: what the other session sent is not for it
   table.Remove(mine, Cancelled("over"));
   EXPECT_EQ(MessageOf(ended), "over");

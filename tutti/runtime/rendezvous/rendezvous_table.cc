@@ -1,15 +1,21 @@
-#include "tutti/runtime/rendezvous_table.h"
+#include "tutti/runtime/rendezvous/rendezvous_table.h"
 
 #include <utility>
 #include <vector>
 
-#include "tutti/runtime/local_rendezvous.h"
+#include "tutti/runtime/rendezvous/local_rendezvous.h"
 
 namespace tutti {
 
 RendezvousTable::RendezvousTable(Make make)
     : make_(make != nullptr ? std::move(make)
                             : [](const StepId&) { return std::make_shared<LocalRendezvous>(); }) {}
+
+std::shared_ptr<Rendezvous> RendezvousTable::Find(const StepId& id) const {
+  std::lock_guard lock(mutex_);
+  const auto it = by_step_.find(id);
+  return it == by_step_.end() ? nullptr : it->second;
+}
 
 std::shared_ptr<Rendezvous> RendezvousTable::FindOrMake(const StepId& id) {
   std::lock_guard lock(mutex_);

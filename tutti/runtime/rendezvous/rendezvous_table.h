@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "tutti/runtime/rendezvous.h"
+#include "tutti/runtime/rendezvous/rendezvous.h"
 #include "tutti/runtime/step_id.h"
 
 namespace tutti {
@@ -23,6 +23,8 @@ class RendezvousTable {
   // `make`: how the rendezvous of a step is made; empty: a LocalRendezvous.
   explicit RendezvousTable(Make make = nullptr);
 
+  // Null where there is none.
+  std::shared_ptr<Rendezvous> Find(const StepId& id) const;
   std::shared_ptr<Rendezvous> FindOrMake(const StepId& id);
   // The same for a value from another task: null when the step is over, as far back as the table
   // remembers. Such a value is late, and nobody will ask for it.

@@ -1,9 +1,9 @@
 #pragma once
 
 #include <functional>
-#include <string>
 
 #include "tutti/base/status.h"
+#include "tutti/runtime/rendezvous/transfer_key.h"
 #include "tutti/tensor/tensor.h"
 
 namespace tutti {
@@ -18,11 +18,11 @@ class Rendezvous {
 
   // Leaves `value` under `key`. ALREADY_EXISTS if a value waits there; the reason of Abort after
   // that.
-  virtual absl::Status Send(const std::string& key, Tensor value) = 0;
+  virtual absl::Status Send(const TransferKey& key, Tensor value) = 0;
 
   // Calls `receiver` once: with the value, now or when it is sent, or with the reason of Abort. It
   // may run on any thread, without a lock held.
-  virtual void Receive(const std::string& key, Receiver receiver) = 0;
+  virtual void Receive(const TransferKey& key, Receiver receiver) = 0;
 
   // Ends all waiting, and all later calls, with `reason`, which is not OK. Values that wait are
   // dropped.

@@ -8,7 +8,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/net/wire.h"
-#include "tutti/runtime/message_codec.h"
+#include "tutti/runtime/messages/message_codec.h"
 
 // What the sources of message_codec.h share: the fields of messages, and who reads them.
 namespace tutti::codec {

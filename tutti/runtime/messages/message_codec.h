@@ -1,11 +1,13 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "tutti/base/status.h"
+#include "tutti/device/pool.h"
 #include "tutti/runtime/master.h"
 #include "tutti/runtime/worker.h"
 
@@ -50,13 +52,18 @@ absl::StatusOr<MasterRunRequest> DecodeMasterRun(std::string_view fields, Receiv
 void EncodeResponse(const RunResponse& response, WireMessage& to);
 absl::StatusOr<RunResponse> DecodeResponse(std::string_view fields, ReceivedTensors tensors);
 
-// A value on its way from Send to Recv.
+// A value on its way from Send to Recv. The key points into the fields.
 struct SentValue {
   StepId id;
-  std::string key;
+  std::string_view key;
   Tensor value;
 };
-void EncodeValue(const SentValue& value, WireMessage& to);
-absl::StatusOr<SentValue> DecodeValue(std::string_view fields, ReceivedTensors tensors);
+void EncodeValue(const StepId& id, std::string_view key, const Tensor& value, WireMessage& to);
+// Memory for a value that lies in the fields comes from the pool that `pool_of` gives for its key.
+absl::StatusOr<SentValue> DecodeValue(
+    std::string_view fields, ReceivedTensors tensors,
+    const std::function<MemoryPool&(std::string_view key)>& pool_of);
+// About how many bytes EncodeValue appends to the fields, beside the key.
+size_t BytesInFields(const Tensor& value);
 
 }  // namespace tutti

@@ -4,7 +4,7 @@
 
 #include "tutti/device/kernel.h"
 #include "tutti/runtime/register.h"
-#include "tutti/runtime/rendezvous.h"
+#include "tutti/runtime/rendezvous/rendezvous.h"
 
 namespace tutti {
 namespace {
@@ -14,7 +14,8 @@ template <typename Base>
 class TransferKernel : public Base {
  public:
   absl::Status Prepare(PrepareContext& context) override {
-    key_ = context.node().attr<std::string>("key");
+    const std::string& key = context.node().attr<std::string>("key");
+    if (key != key_.text()) key_ = TransferKey(key);
     return absl::OkStatus();
   }
 
@@ -23,43 +24,38 @@ class TransferKernel : public Base {
   // node, the outermost first: each iteration of nested loops sends a value of its own.
   template <typename Use>
   auto WithKey(const KernelContext& context, const Use& use) const {
-    if (context.step->loops == nullptr) return use(key_);
+    if (context.step->loops == nullptr) [[likely]]
+      return use(key_);
     std::string path;
     for (const LoopFrame* loop = context.step->loops; loop != nullptr; loop = loop->outer) {
       path = fmt::format(";{}{}", loop->iteration, path);
     }
-    return use(key_ + path);
+    return use(TransferKey(key_.text() + path));
   }
 
  private:
-  std::string key_;
+  TransferKey key_;
 };
 
 class SendKernel final : public TransferKernel<Kernel> {
  public:
   absl::Status Compute(KernelContext& context) override {
-    return WithKey(context, [&](const std::string& key) {
+    return WithKey(context, [&](const TransferKey& key) {
       return context.step->rendezvous->Send(key, context.input(0));
     });
   }
 };
 
-// A value may come from another process, and later kernels trust its type.
-absl::Status CheckType(const Node& recv, const Tensor& value) {
-  const Output declared = recv.output();
-  if (value.dtype() == declared.dtype() && value.shape().CompatibleWith(declared.shape())) {
-    return absl::OkStatus();
-  }
-  return InvalidArgument("{} expects a value of {} {}; {} {} was sent", recv.Describe(),
-                         NameOf(declared.dtype()), declared.shape().ToString(),
-                         NameOf(value.dtype()), value.shape().ToString());
-}
-
 class RecvKernel final : public TransferKernel<AsyncKernel> {
  public:
+  absl::Status Prepare(PrepareContext& context) override {
+    const Output declared = context.node().output();
+    declared_ = {declared.dtype(), declared.shape()};
+    return TransferKernel::Prepare(context);
+  }
   void Start(KernelContext& context) override {
-    WithKey(context, [&](const std::string& key) {
-      context.step->rendezvous->Receive(key, [&context](absl::Status status, Tensor value) {
+    WithKey(context, [&](const TransferKey& key) {
+      context.step->rendezvous->Receive(key, [this, &context](absl::Status status, Tensor value) {
         if (status.ok()) status = CheckType(*context.node, value);
         if (status.ok()) context.SetOutput(0, std::move(value));
         context.completion->NodeDone(context.index, std::move(status));
@@ -67,9 +63,23 @@ class RecvKernel final : public TransferKernel<AsyncKernel> {
     });
   }
   std::string Awaited(const KernelContext& context) const override {
-    return WithKey(context,
-                   [](const std::string& key) { return fmt::format("the Send of \"{}\"", key); });
+    return WithKey(context, [](const TransferKey& key) {
+      return fmt::format("the Send of \"{}\"", key.text());
+    });
   }
+
+ private:
+  // A value may come from another process, and later kernels trust its type.
+  absl::Status CheckType(const Node& recv, const Tensor& value) const {
+    if (value.dtype() == declared_.dtype && value.shape().CompatibleWith(declared_.shape)) {
+      return absl::OkStatus();
+    }
+    return InvalidArgument("{} expects a value of {} {}; {} {} was sent", recv.Describe(),
+                           NameOf(declared_.dtype), declared_.shape.ToString(),
+                           NameOf(value.dtype()), value.shape().ToString());
+  }
+
+  ValueType declared_;
 };
 
 }  // namespace
