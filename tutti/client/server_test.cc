@@ -14,6 +14,7 @@
 #include "tutti/graph/ops/queue.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
+#include "tutti/graph/ops/sync.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/error_of.h"
 
@@ -138,6 +139,45 @@ TEST_F(ServerTest, ResetForgetsVariables) {
   server.Reset();
   Client second(server);
   EXPECT_THAT(ErrorOf([&] { second.session.Run(second.w); }), HasSubstr("has no value yet"));
+}
+
+TEST_F(ServerTest, ContainersKeepClientsApartAndAreResetAlone) {
+  Server server;
+  // Sets "w" and its slot, puts into "q", and gives w, the slot and the size of the queue.
+  const auto use = [&](const std::string& container, float value) {
+    Graph graph;
+    Output w, q, m;
+    {
+      const ContainerScope in(graph, container);
+      w = Variable(graph, Filled(kFloat32, {}), "w");
+      q = FIFOQueue(graph, {{kFloat32, {}}}, {.capacity = 8}, "q");
+      m = Mutex(graph, "m");
+    }
+    EXPECT_EQ(graph.container_scope(), "");
+    EXPECT_EQ(w.node->attr<std::string>("container"), container);
+    EXPECT_EQ(m.node->attr<std::string>("container"), container);
+    const Output slot =
+        Variable(graph, Filled(kFloat32, {}), "w/slot", {.trainable = false, .slot_of = w});
+    EXPECT_EQ(slot.node->attr<std::string>("container"), container);
+    const Output x = Placeholder(graph, kFloat32, Shape{});
+    const Node* const put = Enqueue(q, {x});
+    const Output add = AssignAdd(w, x);
+    const Output size = QueueSize(q);
+    Session session(graph, {.server = &server});
+    session.Initialize();
+    session.RunTargets({{x, Tensor::Scalar(value)}}, {put, add.node});
+    return std::pair(session.Run(w).scalar<float>(), session.Run(size).scalar<int64_t>());
+  };
+  EXPECT_EQ(use("a", 1), std::pair(1.0f, int64_t{1}));
+  EXPECT_EQ(use("b", 2), std::pair(2.0f, int64_t{1}));
+  EXPECT_EQ(use("", 3), std::pair(3.0f, int64_t{1}));
+  EXPECT_EQ(use("a", 1), std::pair(2.0f, int64_t{2}));
+  Session::Reset({.server = &server}, "a");
+  EXPECT_EQ(use("a", 1), std::pair(1.0f, int64_t{1}));
+  EXPECT_EQ(use("b", 2), std::pair(4.0f, int64_t{2}));
+  Session::Reset({.server = &server});
+  EXPECT_EQ(use("", 3), std::pair(3.0f, int64_t{1}));
+  EXPECT_EQ(use("b", 2), std::pair(6.0f, int64_t{3}));
 }
 
 TEST_F(ServerTest, SeveralServersDoNotKnowEachOther) {

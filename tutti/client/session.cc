@@ -37,6 +37,10 @@ void Await(const Call& call) {
 }
 
 // The session's server, or one of its own.
+TargetOptions TargetOf(const SessionOptions& options) {
+  return {.target = options.target, .token = options.token, .start_seconds = options.start_seconds};
+}
+
 std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
   const CompileOptions compile{
       .optimize = options.optimize,
@@ -46,9 +50,7 @@ std::unique_ptr<Master> MakeMaster(const SessionOptions& options) {
     if (options.server != nullptr) {
       ThrowInvalidArgument("SessionOptions has both a target and a server; give one of them");
     }
-    return ValueOrThrow(MasterAtTarget(
-        {.target = options.target, .token = options.token, .start_seconds = options.start_seconds},
-        compile));
+    return ValueOrThrow(MasterAtTarget(TargetOf(options), compile));
   }
   const SessionOptions defaults;
   if (options.server != nullptr &&
@@ -84,6 +86,22 @@ Session::Session(const Graph& graph, std::unique_ptr<Master> master)
 }
 
 Session::~Session() = default;
+
+void Session::Reset(const SessionOptions& options, const std::string& container) {
+  if (options.target.empty() == (options.server == nullptr)) {
+    ThrowInvalidArgument(
+        fmt::format("Session::Reset of the container \"{}\": give either a target or a server; the "
+                    "variables of "
+                    "a session that has neither end with it",
+                    container));
+  }
+  if (options.server != nullptr) {
+    options.server->Reset(container);
+  } else {
+    ThrowIfError(ResetTarget(TargetOf(options), container));
+  }
+}
+
 Session::Session(Session&& other) noexcept = default;
 
 namespace {

@@ -35,8 +35,8 @@ struct NodeTrace {
   std::string transfer = {};  // of Send and Recv: the key under which they meet
 };
 
-// What lies in the planned memory of a device while the node runs at which most does: values by the
-// names of the nodes that wrote them, the largest first, and "NAME (scratch)".
+// The peak of a device's planned memory: the node at which most bytes are in use, and what they
+// hold, largest first: values, by the nodes that wrote them, and scratch, as "NAME (scratch)".
 struct PeakTrace {
   struct Value {
     std::string name;
@@ -67,33 +67,35 @@ struct RunOptions {
 };
 
 struct SessionOptions {
-  // Where the session's steps are compiled, and where what nobody places runs: "" is this process
-  // (or the task that `server` is), "tutti://host:port" the task of a cluster that listens there.
-  // Nothing else changes: nodes may be placed on any task of the cluster.
+  // The master of the session: the process that compiles its steps, and on whose first device nodes
+  // without a device run. "": this process, or the task of `server`. "tutti://host:port": the task
+  // of a cluster that listens there. Nodes may ask for devices of any task of that cluster.
   std::string target = {};
   // With a target: the cluster's token; empty: that of the variable TUTTI_JOB_TOKEN, if it is set.
   std::string token = {};
   double start_seconds = 60;  // for how long the target is tried: it may still be starting
-  // Whose devices, variables and queues the session uses; null: a server of its own, made from the
-  // options below, which must be left alone otherwise.
+  // The server whose devices, variables and queues the session uses. Null: the session makes one
+  // from the options below; with a server these options must keep their defaults.
   Server* server = nullptr;
   // The task that this process is, as devices are named: /job:local/task:0/cpu:0 and so on.
   std::string job = "local";
   int task = 0;
   int devices = 1;  // in this process
-  // 0: all cores, divided among the devices. At most the cores of this process, or 16.
+  // Cores of each device. 0: the cores of this process, divided evenly among the devices. Up to 16
+  // are allowed even if the process has fewer cores; the threads then share cores.
   int cores_per_device = 0;
-  // How this process takes part in collectives; null: it does not. Shared, since memory of steps
-  // belongs to it.
+  // The communicator for collectives; null: the session runs none. Shared ownership, because
+  // compiled steps hold memory that the communicator allocated.
   std::shared_ptr<collective::Communicator> communicator = nullptr;
   bool optimize = true;  // false: no passes but what correctness needs, for debugging
-  // A node that asks for a device which is not there goes to the first device of the session's own
-  // task, and the log says so, once; without it that is an error.
+  // True: a node that requests a device that does not exist is placed on the first device of the
+  // session's own task, and the log says so, once. False: such a request is an error.
   bool soft_placement = false;
-  // Who decides where nodes go that nobody places (docs/placement.md): "manual": the first device
-  // of the session's own task; "greedy": each node where it would finish first; "search": the same,
-  // then moves that make the predicted step shorter. With the last two, nodes may go to all tasks
-  // of a cluster that answer, and a variable lives where the first step that was placed put it.
+  // How nodes without a device are placed (docs/placement.md). "manual": on the first device of the
+  // session's own task. "greedy": each node on the device where the cost model predicts that it
+  // finishes first. "search": greedy, then moves that shorten the predicted step. Greedy and search
+  // use the devices of all tasks that answer; a variable stays on the device that the first placed
+  // step gave it.
   std::string placement = "manual";
   // Bytes that automatic placement may give each device of this process; 0: those of the host.
   int64_t device_memory = 0;
@@ -114,11 +116,18 @@ class Session {
   Session(const Graph& graph, std::unique_ptr<Master> master);
   // Ends all running steps with CANCELLED, and waits for them. No call may begin any more.
   ~Session();
-  // REQUIRES: no call is under way. `other` can only be destroyed then.
+  // REQUIRES: no call is running. Afterwards `other` can only be destroyed.
   Session(Session&& other) noexcept;
 
   // Gives every variable of the graph that has no value its first one.
   void Initialize();
+
+  // Removes the variables and queues of a container (ContainerScope) on all tasks of the cluster at
+  // options.target, or of options.server. Steps that have already run keep those that they use;
+  // steps compiled later create new ones. Also throws Error if neither target nor server is given.
+  //
+  //   Session::Reset({.target = "tutti://host0:2222"}, "experiment");
+  static void Reset(const SessionOptions& options, const std::string& container = "");
 
   // Runs what `fetches` and `targets` need, with `feeds` in place of what they name, and returns
   // the fetched values. They are the caller's own: no later run changes them, and writing into them
@@ -127,7 +136,7 @@ class Session {
                           std::span<const Node* const> targets = {},
                           const RunOptions& options = {});
 
-  // The same, spelled for the hand.
+  // The same with initializer lists.
   Tensor Run(std::initializer_list<Feed> feeds, Output fetch, const RunOptions& options = {});
   std::vector<Tensor> Run(std::initializer_list<Feed> feeds, std::initializer_list<Output> fetches,
                           std::initializer_list<const Node*> targets = {},
@@ -140,9 +149,10 @@ class Session {
                std::span<const Node* const> targets, std::span<Tensor> results,
                const RunOptions& options = {});
 
-  // Why the nodes of a step are where they are, and what it is predicted to take: of the step that
-  // was compiled last. With automatic placement on several devices it is the one whose runs took
-  // longest, and what they took is told, too.
+  // The placement of a step, with the reason for each node and the predicted times. Describes the
+  // step that was compiled last; where steps run on several devices, the one whose first runs took
+  // longest, together with its measured time and, with automatic placement, that of each node. Runs
+  // on one device are not measured.
   PlacementReport Explain();
 
   // Ends all running steps with CANCELLED. Later calls of Run fail too.

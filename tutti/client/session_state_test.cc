@@ -298,5 +298,41 @@ TEST_F(SessionStateTest, SynchronousWorkers) {
   EXPECT_EQ(session.Run(w).ToString(), "float32 [4] {-40, -40, -40, -40}");
 }
 
+// What another device sent is summed where it lies: here in the memory of a variable.
+TEST_F(SessionStateTest, AnAccumulatorLeavesTheGradientsOfOtherDevicesAlone) {
+  constexpr int kMostWorkers = 3;
+  Output mine;
+  {
+    const DeviceScope scope(graph_, "/cpu:1");
+    mine = Zeros({40}, "mine");
+  }
+  const Output step = Placeholder(graph_, kInt64, {});
+  std::vector<Output> sums;
+  {
+    const DeviceScope scope(graph_, "/cpu:0");
+    const Output accumulator = Accumulator(graph_, kFloat32, {40}, "sum");
+    std::vector<const Node*> pushes;
+    std::vector<int64_t> slots;
+    for (int64_t worker = 0; worker < kMostWorkers; ++worker) {
+      const Output slot = Constant(graph_, Tensor::Scalar<int64_t>(worker));
+      pushes.push_back(AccumulatorApply(accumulator, step, slot, mine));
+      slots.push_back(worker);
+      const ControlScope after(graph_, pushes);
+      const Output all = Constant(graph_, Tensor::Of<int64_t>({worker + 1}, slots));
+      sums.push_back(AccumulatorTake(accumulator, step, all));
+    }
+  }
+  const Node* const assign =
+      Assign(mine, Constant(graph_, Tensor::Of<float>({40}, std::vector<float>(40, 3)))).node;
+  SessionUnderTest session(graph_, {.devices = 2, .cores_per_device = 1});
+  session.Initialize();
+  session.Run({}, {}, {assign});
+  for (int64_t worker = 0; worker < kMostWorkers; ++worker) {
+    const Tensor sum = session.Run({{step, Tensor::Scalar<int64_t>(worker)}}, sums[size_t(worker)]);
+    EXPECT_EQ(sum.values<float>()[39], 3.0f * float(worker + 1));
+    EXPECT_EQ(session.Run(mine).values<float>()[39], 3.0f);
+  }
+}
+
 }  // namespace
 }  // namespace tutti

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/topology/nesting.h"
 
 namespace tutti {
 namespace {
@@ -33,14 +34,15 @@ absl::StatusOr<ClusterSpec::Jobs> ReadJobs(const toml::table& cluster, const std
     const std::string job(key.str());
     const toml::array* const addresses = value.as_array();
     if (addresses == nullptr) {
-      return InvalidArgument("{}: cluster.{} is no list; expected [\"host:port\", ...]", path, job);
+      return InvalidArgument("{}: cluster.{} is not a list; expected [\"host:port\", ...]", path,
+                             job);
     }
     int index = 0;
     for (const toml::node& item : *addresses) {
       const auto* const address = item.as_string();
       if (address == nullptr) {
-        return InvalidArgument("{}: cluster.{}[{}] is no text; expected \"host:port\"", path, job,
-                               index);
+        return InvalidArgument("{}: cluster.{}[{}] is not a string; expected \"host:port\"", path,
+                               job, index);
       }
       jobs[job][index++] = address->get();
     }
@@ -68,12 +70,9 @@ absl::Status ReadTask(const toml::table& task, const std::string& path, ClusterF
 
 absl::StatusOr<ClusterFile> ReadClusterFile(const std::string& path) {
   TUTTI_ASSIGN_OR_RETURN(const std::string text, ReadWhole(path));
-  // The parser recurses into what is nested.
-  constexpr size_t kMostOpen = 10'000;
-  if (size_t(std::count(text.begin(), text.end(), '[')) > kMostOpen ||
-      std::count(text.begin(), text.end(), '.') > 100'000) {
-    return InvalidArgument("{} has more than {} brackets; a cluster has one a job", path,
-                           kMostOpen);
+  constexpr int kDeepest = 32;  // the parser recurses into what is nested
+  if (const int line = topology::LineNestedDeeperThan(kDeepest, text); line > 0) {
+    return InvalidArgument("{}:{}: nested deeper than {}", path, line, kDeepest);
   }
   toml::table table;
   try {

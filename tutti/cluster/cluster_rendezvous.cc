@@ -1,8 +1,7 @@
 #include "tutti/cluster/cluster_rendezvous.h"
 
+#include <set>
 #include <utility>
-
-#include "tutti/cluster/transfer_key.h"
 
 namespace tutti {
 namespace {
@@ -11,10 +10,10 @@ namespace {
 // this is for the first value between two tasks.
 constexpr int64_t kPatience = 5'000'000'000;  // nanoseconds
 
-absl::Status Push(Peer& peer, const SentValue& value) {
-  WireMessage message = StartMessage(DataKind::kValue, 0);
-  EncodeValue(value, message);
-  return peer.Send(std::move(message));
+absl::Status Push(Peer& peer, const StepId& id, std::string_view key, const Tensor& value) {
+  WireMessage message = StartMessage(DataKind::kValue, 0, key.size() + BytesInFields(value));
+  EncodeValue(id, key, value, message);
+  return peer.SendValue(std::move(message));
 }
 
 }  // namespace
@@ -23,119 +22,134 @@ ClusterRendezvous::ClusterRendezvous(StepId id, std::shared_ptr<TaskPeers> peers
     : id_(id), peers_(std::move(peers)) {}
 
 ClusterRendezvous::~ClusterRendezvous() {
-  for (const auto& [key, early] : early_) early.from->Taken(early.bytes);
+  for (const auto& [key, entry] : table_.entries()) entry.note.GiveBack();
 }
 
 bool ClusterRendezvous::IsHere(std::string_view device) const {
   return TaskOfDevice(device) == peers_->self().task;
 }
 
-absl::Status ClusterRendezvous::Send(const std::string& key, Tensor value) {
-  const std::string_view destination = DestinationOf(key);
-  if (IsHere(destination)) return local_.Send(key, std::move(value));
-  const std::string task(TaskOfDevice(destination));
-  SentValue sent{id_, key, std::move(value)};
-  if (const std::shared_ptr<Peer> peer = peers_->Find(task)) {
-    return Push(*peer, sent);
+std::shared_ptr<Peer> ClusterRendezvous::RouteTo(std::string_view task) {
+  for (const auto& [name, peer] : routes_) {
+    if (name == task) return peer;
   }
-  peers_->Get(task, kPatience,
-              [self = weak_from_this(),
-               sent = std::move(sent)](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
-                const absl::Status status = peer.ok() ? Push(**peer, sent) : peer.status();
+  std::string name(task);
+  std::shared_ptr<Peer> peer = peers_->Find(name);
+  if (peer != nullptr) routes_.emplace_back(std::move(name), peer);
+  return peer;
+}
+
+absl::Status ClusterRendezvous::Send(const TransferKey& key, Tensor value) {
+  const std::string_view destination = DestinationOf(key.text());
+  if (IsHere(destination)) return Leave(key.view(), std::move(value), {});
+  std::shared_ptr<Peer> peer;
+  {
+    std::lock_guard lock(mutex_);
+    if (!aborted_.ok()) return aborted_;
+    peer = RouteTo(TaskOfDevice(destination));
+  }
+  if (peer != nullptr) return Push(*peer, id_, key.text(), value);
+  peers_->Get(std::string(TaskOfDevice(destination)), kPatience,
+              [self = weak_from_this(), id = id_, key = key.text(),
+               value = std::move(value)](const absl::StatusOr<std::shared_ptr<Peer>>& reached) {
+                const absl::Status status =
+                    reached.ok() ? Push(**reached, id, key, value) : reached.status();
                 const auto rendezvous = status.ok() ? nullptr : self.lock();
                 if (rendezvous != nullptr) rendezvous->Abort(status);
               });
   return absl::OkStatus();
 }
 
-void ClusterRendezvous::Receive(const std::string& key, Receiver receiver) {
-  if (IsHere(SourceOf(key))) {
-    local_.Receive(key, std::move(receiver));
-    return;
-  }
-  const std::string task(TaskOfDevice(SourceOf(key)));
+absl::Status ClusterRendezvous::Leave(const TransferKeyView& key, Tensor value, Window window) {
+  Receiver receiver;
+  absl::Status status;
   {
     std::lock_guard lock(mutex_);
-    ++awaited_[task];
-  }
-  local_.Receive(key,
-                 [this, key, receiver = std::move(receiver)](absl::Status status, Tensor value) {
-                   Arrived(key);
-                   receiver(std::move(status), std::move(value));
-                 });
-  absl::Status lost;
-  {
-    std::lock_guard lock(mutex_);
-    const auto it = lost_.find(task);
-    if (it != lost_.end() && awaited_.contains(task)) lost = it->second;
-  }
-  if (!lost.ok()) Abort(std::move(lost));
-}
-
-void ClusterRendezvous::Arrived(const std::string& key) {
-  Early early;
-  {
-    std::lock_guard lock(mutex_);
-    const auto waiting = awaited_.find(TaskOfDevice(SourceOf(key)));
-    if (--waiting->second == 0) awaited_.erase(waiting);
-    if (const auto it = early_.find(key); it != early_.end()) {
-      early = std::move(it->second);
-      early_.erase(it);
+    status = aborted_;
+    if (status.ok()) {
+      const Table::Outcome outcome = table_.Send(key, value, window, receiver);
+      if (outcome == Table::Outcome::kWaits) return absl::OkStatus();
+      if (outcome == Table::Outcome::kTwice) {
+        status = AlreadyExists("\"{}\" was sent twice in one step", key.text);
+      }
     }
   }
-  if (early.from != nullptr) early.from->Taken(early.bytes);
-}
-
-absl::Status ClusterRendezvous::Deliver(const std::string& key, Tensor value,
-                                        std::shared_ptr<Peer> from, uint64_t bytes) {
-  if (!IsHere(DestinationOf(key)) || TaskOfDevice(SourceOf(key)) != from->identity().task) {
-    from->Taken(bytes);
-    return InvalidArgument("{} sent a value under the key \"{}\"", from->description(), key);
-  }
-  bool first = true;
-  if (bytes > 0) {
-    std::lock_guard lock(mutex_);
-    first = early_.try_emplace(key, Early{from, bytes}).second;
-  }
-  if (!first) {
-    from->Taken(bytes);
-    return AlreadyExists("\"{}\" was sent twice in one step", key);
-  }
-  const absl::Status status = local_.Send(key, std::move(value));
-  if (status.ok() || bytes == 0) return status;
-  size_t left = 0;  // an Abort may have given the bytes back
-  {
-    std::lock_guard lock(mutex_);
-    left = early_.erase(key);
-  }
-  if (left > 0) from->Taken(bytes);
+  window.GiveBack();
+  if (status.ok()) receiver(absl::OkStatus(), std::move(value));
   return status;
 }
 
+absl::Status ClusterRendezvous::Deliver(const TransferKeyView& key, Tensor value,
+                                        const std::shared_ptr<Peer>& from, uint64_t bytes) {
+  if (!IsHere(DestinationOf(key.text)) ||
+      TaskOfDevice(SourceOf(key.text)) != from->identity().task) {
+    from->Taken(bytes);
+    return InvalidArgument("{} sent a value under the key \"{}\"", from->description(), key.text);
+  }
+  return Leave(key, std::move(value), {from, bytes});
+}
+
+void ClusterRendezvous::Receive(const TransferKey& key, Receiver receiver) {
+  absl::Status status, lost;
+  Tensor value;
+  Window window;
+  {
+    std::lock_guard lock(mutex_);
+    status = aborted_;
+    if (status.ok()) {
+      const Table::Outcome outcome = table_.Receive(key, receiver, value, window);
+      if (outcome == Table::Outcome::kWaits) {
+        if (lost_.empty()) return;
+        const auto it = lost_.find(TaskOfDevice(SourceOf(key.text())));
+        if (it == lost_.end()) return;
+        lost = it->second;
+      } else if (outcome == Table::Outcome::kTwice) {
+        status = AlreadyExists("\"{}\" is received twice in one step", key.text());
+      }
+    }
+  }
+  if (!lost.ok()) return Abort(std::move(lost));
+  window.GiveBack();
+  receiver(std::move(status), std::move(value));
+}
+
 std::string ClusterRendezvous::Awaited() const {
+  std::set<std::string_view> tasks;
+  std::string text;
   std::lock_guard lock(mutex_);
-  std::string tasks;
-  for (const auto& [task, count] : awaited_) tasks += (tasks.empty() ? "" : ", ") + task;
-  return tasks;
+  for (const auto& [key, entry] : table_.entries()) {
+    const std::string_view source = SourceOf(key.text());
+    if (entry.receiver != nullptr && !IsHere(source)) tasks.insert(TaskOfDevice(source));
+  }
+  for (const std::string_view task : tasks) text.append(text.empty() ? "" : ", ").append(task);
+  return text;
 }
 
 void ClusterRendezvous::TaskLost(const std::string& task, const absl::Status& reason) {
+  bool awaited = false;
   {
     std::lock_guard lock(mutex_);
     lost_.emplace(task, reason);
-    if (!awaited_.contains(task)) return;
+    for (const auto& [key, entry] : table_.entries()) {
+      awaited =
+          awaited || (entry.receiver != nullptr && TaskOfDevice(SourceOf(key.text())) == task);
+    }
   }
-  Abort(reason);
+  if (awaited) Abort(reason);
 }
 
 void ClusterRendezvous::Abort(absl::Status reason) {
-  local_.Abort(std::move(reason));
-  std::unordered_map<std::string, Early> early;
+  Table::Entries entries;
   {
     std::lock_guard lock(mutex_);
-    early.swap(early_);
+    if (!aborted_.ok()) return;
+    aborted_ = reason;
+    entries = table_.TakeAll();
   }
-  for (const auto& [key, entry] : early) entry.from->Taken(entry.bytes);
+  for (auto& [key, entry] : entries) {
+    entry.note.GiveBack();
+    if (entry.receiver != nullptr) entry.receiver(reason, {});
+  }
 }
 
 }  // namespace tutti

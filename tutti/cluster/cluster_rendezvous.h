@@ -4,10 +4,12 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
+#include <utility>
+#include <vector>
 
-#include "tutti/cluster/peers.h"
-#include "tutti/runtime/local_rendezvous.h"
+#include "tutti/cluster/remote/peers.h"
+#include "tutti/runtime/rendezvous/meeting_table.h"
+#include "tutti/runtime/rendezvous/rendezvous.h"
 #include "tutti/runtime/step_id.h"
 
 namespace tutti {
@@ -21,13 +23,13 @@ class ClusterRendezvous final : public Rendezvous,
   ClusterRendezvous(StepId id, std::shared_ptr<TaskPeers> peers);
   ~ClusterRendezvous() override;
 
-  absl::Status Send(const std::string& key, Tensor value) override;
-  void Receive(const std::string& key, Receiver receiver) override;
+  absl::Status Send(const TransferKey& key, Tensor value) override;
+  void Receive(const TransferKey& key, Receiver receiver) override;
   void Abort(absl::Status reason) override;
 
   // A value came from a task. `bytes` of the window of its link are given back when the value is
   // taken, or now where it is refused.
-  absl::Status Deliver(const std::string& key, Tensor value, std::shared_ptr<Peer> from,
+  absl::Status Deliver(const TransferKeyView& key, Tensor value, const std::shared_ptr<Peer>& from,
                        uint64_t bytes);
   const StepId& id() const { return id_; }
   // The tasks for whose values Recvs wait, "/job:ps/task:0, /job:ps/task:1".
@@ -37,22 +39,30 @@ class ClusterRendezvous final : public Rendezvous,
   void TaskLost(const std::string& task, const absl::Status& reason);
 
  private:
-  struct Early {
-    std::shared_ptr<Peer> from;
+  // Whose link has room again when a value is taken.
+  struct Window {
+    std::shared_ptr<Peer> from;  // null for a value of this task
     uint64_t bytes = 0;
+
+    void GiveBack() const {
+      if (from != nullptr) from->Taken(bytes);
+    }
   };
+  using Table = MeetingTable<Window>;
 
   bool IsHere(std::string_view device) const;
-  // A value of another task reached its Recv, or an error did.
-  void Arrived(const std::string& key);
+  absl::Status Leave(const TransferKeyView& key, Tensor value, Window window);
+  // The process to which values for that task go: in one step always the same. Null: it must be
+  // reached first.
+  std::shared_ptr<Peer> RouteTo(std::string_view task);
 
   const StepId id_;
   const std::shared_ptr<TaskPeers> peers_;
-  LocalRendezvous local_;
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, Early> early_;     // values whose bytes count in a window
-  std::map<std::string, int, std::less<>> awaited_;  // Recvs that wait, by the task they wait for
-  std::map<std::string, absl::Status> lost_;  // tasks that were lost during the step, and why
+  absl::Status aborted_;
+  Table table_;
+  std::vector<std::pair<std::string, std::shared_ptr<Peer>>> routes_;
+  std::map<std::string, absl::Status, std::less<>> lost_;  // tasks that were lost, and why
 };
 
 }  // namespace tutti

@@ -92,7 +92,7 @@ absl::StatusOr<ClusterSpec> ClusterSpec::MakeForTraining(Jobs jobs, std::string_
   const bool trains = jobs.contains("chief") || jobs.contains("worker");
   TUTTI_ASSIGN_OR_RETURN(ClusterSpec spec, Make(std::move(jobs), where));
   if (trains) return spec;
-  return InvalidArgument("{} has neither chief nor worker; expected somebody who trains", where);
+  return InvalidArgument("{} has neither chief nor worker; expected at least one of them", where);
 }
 
 std::vector<TaskId> ClusterSpec::tasks() const {
@@ -122,7 +122,10 @@ std::vector<TaskId> ClusterSpec::Trainers() const {
   return trainers;
 }
 
-TaskId ClusterSpec::Chief() const { return Trainers().front(); }
+TaskId ClusterSpec::Chief() const {
+  const std::vector<TaskId> trainers = Trainers();
+  return trainers.empty() ? TaskId{} : trainers.front();
+}
 
 std::string ClusterSpec::ToString() const {
   std::string text;

@@ -41,13 +41,15 @@ class ClusterSpec {
 
   // The tasks that train, in the order of their ranks: the chief, then the workers by index.
   std::vector<TaskId> Trainers() const;
-  // The task that leads: the chief, or without one the first worker. REQUIRES: somebody trains.
+  // The task that leads the training: the chief, or the first worker if there is no chief. Its job
+  // is empty if the cluster has neither, such as a cluster of servers or the sparseCluster of a ps.
   TaskId Chief() const;
 
   // A line per job, for the start of a run: "worker  10.0.0.1:2222, 10.0.0.2:2222".
   std::string ToString() const;
-  // The same as lines "cluster.worker[1]=10.0.0.2:2222", which tasks compare when they meet: the
-  // first that differs is shown. Of more tasks than can be compared so, one line with a checksum.
+  // The same as lines "cluster.worker[1]=10.0.0.2:2222". Tasks compare them when they connect, and
+  // an error shows the first difference. If the lines are too long, the number of tasks and a
+  // checksum instead.
   std::vector<std::string> Fingerprint() const;
   bool operator==(const ClusterSpec&) const = default;
 

@@ -9,10 +9,11 @@
 #include "tutti/base/error.h"
 #include "tutti/client/session.h"
 #include "tutti/cluster/cluster_rendezvous.h"
-#include "tutti/cluster/remote_master.h"
+#include "tutti/cluster/remote/remote_master.h"
 #include "tutti/cluster/task_services.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/queue.h"
+#include "tutti/graph/ops/reduce.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/kernels/register.h"
@@ -163,13 +164,34 @@ TEST_F(ClusterTest, LargeValuesFeedsFetchesAndConstants) {
 }
 
 TEST_F(ClusterTest, ExtendSendsWhatIsNew) {
+  constexpr uint64_t kLarge = 4'000'000;
   Graph graph;
   const Output v = OnPs(graph, Tensor::Scalar(2.0f), "v");
+  const Output large = Constant(graph, Tensor::Zeros(kFloat32, {kLarge / 4}));
+  const Output sum = v + Sum(large);
   Session session = client->Connect(graph, kWorker);
   session.Initialize();
-  EXPECT_EQ(session.Run(v).scalar<float>(), 2.0f);
-  const Output y = v * v;
+  EXPECT_EQ(session.Run(sum).scalar<float>(), 2.0f);
+  const uint64_t before = client->peers->Traffic().bytes_sent;
+  EXPECT_GT(before, kLarge) << "the constant went there once";
+  const Output y = sum * v;
   EXPECT_EQ(session.Run(y).scalar<float>(), 4.0f);
+  const uint64_t more = client->peers->Traffic().bytes_sent - before;
+  EXPECT_GT(more, 0u);
+  EXPECT_LT(more, kLarge / 100) << "and not again";
+}
+
+TEST_F(ClusterTest, ValuesOfUnknownStepsAreRefusedAndCounted) {
+  EXPECT_EQ(worker->services->StatusOf(kPs).refused_values, 0u);  // reaches it
+  const std::shared_ptr<Peer> peer = worker->peers->Find(kPs);
+  ASSERT_NE(peer, nullptr);
+  const std::string key = std::string(kWorker) + "/cpu:0;" + kPs + "/cpu:0;v";
+  constexpr uint64_t kSession = 4711;
+  WireMessage message = StartMessage(DataKind::kValue, 0);
+  EncodeValue({kSession, 1}, key, Tensor::Scalar(1.0f), message);
+  ASSERT_TRUE(peer->SendValue(std::move(message)).ok());
+  while (worker->services->StatusOf(kPs).refused_values == 0) std::this_thread::yield();
+  EXPECT_EQ(worker->services->StatusOf(kPs).refused_values, 1u);
 }
 
 TEST_F(ClusterTest, SeveralClientsShareVariables) {
@@ -192,6 +214,31 @@ TEST_F(ClusterTest, ASessionInATaskUsesAllTasks) {
   Session session(graph, worker->services->MakeMaster({}));
   session.Initialize();
   EXPECT_EQ(session.Run(y).scalar<float>(), 4.0f);
+}
+
+// The cost model goes by links that were measured, not assumed, and the explanation has them.
+TEST_F(ClusterTest, LinksBetweenTasksAreMeasured) {
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {2});
+  const Output y = x * x;
+  for (const PlacementMethod method : {PlacementMethod::kManual, PlacementMethod::kSearch}) {
+    Session session(graph, worker->services->MakeMaster({.placement = method}));
+    session.Run({{x, Tensor::Of<float>({2}, {3, 4})}}, y);
+    const PlacementReport report = session.Explain();
+    // Scopes that name no other task leave nothing to be measured.
+    if (method == PlacementMethod::kManual) {
+      EXPECT_TRUE(report.links.empty());
+      continue;
+    }
+    ASSERT_EQ(report.links.size(), 1u);
+    EXPECT_EQ(report.links[0].a, kWorker);  // where the session is
+    EXPECT_EQ(report.links[0].b, kPs);
+    EXPECT_TRUE(report.links[0].measured);
+    EXPECT_GT(report.links[0].latency, 0);
+    EXPECT_GT(report.links[0].bytes_per_second, 0);
+    EXPECT_THAT(report.ToText(), HasSubstr(", measured\n"));
+    EXPECT_EQ(PlacementReport::FromJson(report.ToJson()).links[0].b, kPs);
+  }
 }
 
 TEST_F(ClusterTest, ErrorsComeBackWithTheirCodeAndNode) {

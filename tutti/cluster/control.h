@@ -38,7 +38,7 @@ struct ControlRequest {
   net::TaskIdentity caller;
   uint64_t call = 0;     // names the tensors that the caller sends over the link for this call
   uint64_t tensors = 0;  // how many they are
-  std::string fields;    // as runtime/message_codec.h writes them
+  std::string fields;    // as runtime/messages/message_codec.h writes them
 };
 
 // Reply fields, or the error that the other side answered with.

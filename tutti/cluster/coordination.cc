@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 #include "tutti/cluster/grpc/etcd_store.h"
 #include "tutti/net/coordination/store/remote_store.h"
 
@@ -16,6 +19,8 @@ struct Hosted {
   net::MemoryStore store;
   net::StoreService service{&store};
 };
+
+constexpr auto kLook = std::chrono::milliseconds(100);  // for a stop
 
 bool IsEtcd(std::string_view coordinator) { return coordinator.starts_with(kEtcdScheme); }
 
@@ -31,8 +36,8 @@ absl::StatusOr<std::unique_ptr<Coordination>> Coordination::Make(Options options
     TUTTI_RETURN_IF_ERROR(ParseEtcdUrl(name).status());
   } else if (std::find(options.tasks.begin(), options.tasks.end(), name) == options.tasks.end()) {
     return InvalidArgument(
-        "coordinator \"{}\": the cluster has no such task; expected one such as {}, or "
-        "etcd://host:2379,.../job",
+        "coordinator \"{}\": the cluster has no such task; expected one such as {}, "
+        "etcd://host:2379,.../job, or none",
         name, options.tasks.empty() ? "/job:chief/task:0" : options.tasks.front());
   }
   const bool own = name == options.peers->self().task;
@@ -52,7 +57,7 @@ Coordination::~Coordination() {
 }
 
 void Coordination::Start() {
-  thread_ = std::thread([this] { Join(); });
+  thread_ = ValueOrThrow(StartThread("the thread that joins the job", [this] { Join(); }));
 }
 
 absl::StatusOr<std::shared_ptr<net::Store>> Coordination::OpenStore() {
@@ -93,36 +98,39 @@ absl::StatusOr<std::shared_ptr<net::Store>> Coordination::OpenStore() {
   return std::make_shared<net::RemoteStore>(std::move(send));
 }
 
+absl::StatusOr<std::shared_ptr<net::Membership>> Coordination::TakePlace() {
+  net::MembershipOptions member;
+  TUTTI_ASSIGN_OR_RETURN(member.store, OpenStore());
+  member.root = root_;
+  member.task = options_.peers->self().task;
+  member.incarnation = options_.peers->self().incarnation;
+  member.place = options_.place;
+  member.tasks = options_.tasks;
+  member.fingerprint = options_.fingerprint;
+  member.stopped = [stopping = stopping_] { return stopping->load(); };
+  // That the task with the store is gone is told by its link, with the reason.
+  member.lost = [this](const absl::Status& why) {
+    if (IsEtcd(options_.coordinator) || absl::IsAborted(why)) Over(why);
+  };
+  member.gone = [this](const net::Departure& departure) { OnGone(departure); };
+  TUTTI_ASSIGN_OR_RETURN(std::shared_ptr<net::Membership> joined,
+                         net::Membership::Join(std::move(member)));
+  return joined;
+}
+
 void Coordination::Join() {
   const bool etcd = IsEtcd(options_.coordinator);
-  absl::StatusOr<std::shared_ptr<net::Membership>> joined = [&] {
-    auto store = OpenStore();
-    if (!store.ok()) return absl::StatusOr<std::shared_ptr<net::Membership>>(store.status());
-    net::MembershipOptions member;
-    member.store = *std::move(store);
-    member.root = root_;
-    member.task = options_.peers->self().task;
-    member.incarnation = options_.peers->self().incarnation;
-    member.place = options_.place;
-    member.tasks = options_.tasks;
-    member.fingerprint = options_.fingerprint;
-    member.stopped = [stopping = stopping_] { return stopping->load(); };
-    // That the task with the store is gone is told by its link, with the reason.
-    member.lost = [this, etcd](const absl::Status& why) {
-      if (etcd || absl::IsAborted(why)) Over(why);
-    };
-    member.gone = [this, etcd](const std::string& task, bool in_good_order) {
-      if (etcd && in_good_order && task == options_.leader) Over(absl::OkStatus());
-    };
-    auto made = net::Membership::Join(std::move(member));
-    if (!made.ok()) return absl::StatusOr<std::shared_ptr<net::Membership>>(made.status());
-    return absl::StatusOr<std::shared_ptr<net::Membership>>(std::move(*made));
-  }();
+  absl::StatusOr<std::shared_ptr<net::Membership>> joined = nullptr;
+  try {
+    joined = TakePlace();
+  } catch (...) {
+    joined = StatusFromCurrentException();
+  }
   const absl::Status status = joined.status();
   bool leave = false;
   {
     const std::lock_guard lock(mutex_);
-    if (joined.ok() && store_lost_) (*joined)->Abandon();
+    if (joined.ok() && !store_lost_.ok()) (*joined)->Abandon(store_lost_);
     leave = *stopping_;
     joined_ = leave && joined.ok()
                   ? absl::StatusOr<std::shared_ptr<net::Membership>>(Cancelled("the task ends"))
@@ -130,6 +138,34 @@ void Coordination::Join() {
     changed_.notify_all();
   }
   if (!status.ok() && (etcd || !absl::IsUnavailable(status))) Over(status);
+}
+
+void Coordination::OnGone(const net::Departure& departure) {
+  const auto& [task, incarnation, how, why] = departure;
+  if (how == net::Departure::How::kLost) {
+    options_.peers->Fence(
+        {task, incarnation},
+        Aborted("{} (incarnation {}) has lost its place in the job, and is fenced "
+                "off",
+                task, incarnation));
+  }
+  if (how == net::Departure::How::kFailed) {
+    // What a task says of itself may name it already.
+    const bool named = MessageOf(why).find(task) != std::string_view::npos;
+    Over(named ? why : WithPrefix(why, fmt::format("{} failed: ", task)));
+  } else if (how == net::Departure::How::kLeft && task == options_.leader) {
+    Over(absl::OkStatus());
+  }
+}
+
+void Coordination::PeerLost(const net::TaskIdentity& process, const absl::Status& why) {
+  if (!options_.reports_lost || absl::IsCancelled(why)) return;
+  if (std::find(options_.tasks.begin(), options_.tasks.end(), process.task) ==
+      options_.tasks.end()) {
+    return;
+  }
+  const std::lock_guard lock(mutex_);
+  if (joined_ && joined_->ok()) (**joined_)->ReportLost(process.task, process.incarnation);
 }
 
 void Coordination::Over(const absl::Status& why) {
@@ -151,18 +187,30 @@ void Coordination::Leave() {
       joined_ = absl::Status(Cancelled("the task ends"));
     }
   }
-  // The membership tells the others when the last who holds it lets go.
+  if (leaves != nullptr) leaves->Leave();
 }
 
-void Coordination::CoordinatorLost() {
+absl::Status Coordination::Failure() {
   const std::lock_guard lock(mutex_);
-  store_lost_ = true;
-  if (joined_ && joined_->ok()) (**joined_)->Abandon();
+  if (!joined_ || !joined_->ok()) return absl::OkStatus();
+  const auto failure = (**joined_)->KnownFailure();
+  return failure ? failure->why : absl::OkStatus();
+}
+
+void Coordination::CoordinatorLost(const absl::Status& why) {
+  const std::lock_guard lock(mutex_);
+  store_lost_ = why;
+  if (joined_ && joined_->ok()) (**joined_)->Abandon(why);
 }
 
 absl::StatusOr<std::shared_ptr<net::Membership>> Coordination::membership() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return joined_.has_value() || *stopping_; });
+  const auto known = [this] { return joined_.has_value() || *stopping_; };
+  while (!changed_.wait_for(lock, kLook, known)) {
+    if (options_.stopped != nullptr && options_.stopped()) {
+      return Cancelled("stopped while {} was waited for", options_.coordinator);
+    }
+  }
   if (!joined_) return Cancelled("the task ends");
   return *joined_;
 }

@@ -12,15 +12,16 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "tutti/cluster/peers.h"
+#include "tutti/cluster/remote/peers.h"
 #include "tutti/net/coordination/membership.h"
 #include "tutti/net/coordination/store/service.h"
 
 namespace tutti {
 
-// How a task takes part in the coordination of its cluster. The store lives in the task that
-// `coordinator` names, which serves it to the others over their control connections, or in an etcd.
-// Knows no transport but TaskPeers. Thread-safe.
+// A task's part in the coordination of its cluster. The store lives in the task that `coordinator`
+// names, which serves it to the others over their control connections, or in an etcd. A process
+// that the store reports as lost is fenced: its connections are closed and new ones are refused.
+// Depends on no transport but TaskPeers. Thread-safe.
 class Coordination {
  public:
   struct Options {
@@ -30,8 +31,11 @@ class Coordination {
     std::vector<std::string> fingerprint;  // of the cluster
     std::string place;                     // of this process
     double start_seconds = 60;             // for which the coordinator is tried
-    // With an etcd: the task whose end in good order ends this one; "" for none.
+    // The task whose end in good order ends this one; "" for none.
     std::string leader;
+    // A broken connection to a task of the cluster is reported as its loss.
+    bool reports_lost = false;
+    std::function<bool()> stopped = nullptr;  // true ends the waiting for the coordinator
     // This task is to end: OK when the leader has ended in good order. Called at most once, on a
     // thread that must not be blocked.
     std::function<void(const absl::Status&)> over;
@@ -49,13 +53,19 @@ class Coordination {
   const std::shared_ptr<net::StoreService>& service() const { return service_; }
   // The members; waits until this task is one, or cannot become one.
   absl::StatusOr<std::shared_ptr<net::Membership>> membership();
+  // Why the job failed; OK if it has not, as far as this task knows.
+  absl::Status Failure();
   // The task with the store is gone.
-  void CoordinatorLost();
+  void CoordinatorLost(const absl::Status& why);
+  // The connection to a process broke. CANCELLED: it ended in good order.
+  void PeerLost(const net::TaskIdentity& process, const absl::Status& why);
 
  private:
   explicit Coordination(Options options) : options_(std::move(options)) {}
   absl::StatusOr<std::shared_ptr<net::Store>> OpenStore();
+  absl::StatusOr<std::shared_ptr<net::Membership>> TakePlace();
   void Join();
+  void OnGone(const net::Departure& departure);
   void Over(const absl::Status& why);
 
   const Options options_;
@@ -63,7 +73,8 @@ class Coordination {
   std::shared_ptr<net::StoreService> service_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool over_ = false, store_lost_ = false;
+  bool over_ = false;
+  absl::Status store_lost_;
   // Shared with the store, which members may hold for longer.
   const std::shared_ptr<std::atomic<bool>> stopping_ = std::make_shared<std::atomic<bool>>(false);
   std::optional<absl::StatusOr<std::shared_ptr<net::Membership>>> joined_;

@@ -257,10 +257,20 @@ void MasterService::PeerLost(const Peer& peer) {
     }
   }
   for (std::shared_ptr<Session>& session : gone) {
-    threads_.Post([session = std::move(session)]() mutable {
-      session->master->Close([](const absl::Status&) {});
-      session.reset();
-    });
+    // Shared with the job, so that it is still here if the job cannot be posted.
+    const auto kept = std::make_shared<std::shared_ptr<Session>>(std::move(session));
+    const auto close = [kept] { (*kept)->master->Close([](const absl::Status&) {}); };
+    try {
+      threads_.Post([kept, close] {
+        close();
+        kept->reset();  // waits for its steps
+      });
+    } catch (...) {
+      // No thread was left. Its steps end, and its memory comes back with the service's.
+      close();
+      std::lock_guard lock(mutex_);
+      ended_.push_back(std::move(*kept));
+    }
   }
 }
 

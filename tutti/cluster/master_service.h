@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tutti/cluster/peer.h"
+#include "tutti/cluster/remote/peer.h"
 #include "tutti/runtime/executor/lane_threads.h"
 #include "tutti/runtime/local_master.h"
 
@@ -55,7 +55,8 @@ class MasterService {
   mutable std::mutex mutex_;
   uint64_t next_ = 1;
   std::map<uint64_t, std::shared_ptr<Session>> sessions_;
-  LaneThreads threads_;  // last: its jobs use the rest
+  std::vector<std::shared_ptr<Session>> ended_;  // for whose end there was no thread
+  LaneThreads threads_;                          // last: its jobs use the rest
 };
 
 }  // namespace tutti

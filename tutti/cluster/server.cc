@@ -15,10 +15,10 @@
 #include "tutti/base/log.h"
 #include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
-#include "tutti/cluster/cluster_network.h"
 #include "tutti/cluster/cluster_rendezvous.h"
 #include "tutti/cluster/cluster_spec.h"
 #include "tutti/cluster/coordination.h"
+#include "tutti/cluster/remote/cluster_network.h"
 #include "tutti/cluster/task_services.h"
 #include "tutti/device/device.h"
 #include "tutti/net/link/links.h"
@@ -86,6 +86,13 @@ int TasksHere(const ServerOptions& options) {
 // given cores take an even share each: their teams would spend the time of each other's cores.
 Division Divide(const ServerOptions& options) {
   Division division;
+  if (options.device_per_numa_node && options.devices > 1) {
+    division.pinned = UsableCoresByNode();
+    const auto fewer = [](const auto& a, const auto& b) { return a.size() < b.size(); };
+    division.cores =
+        int(std::min_element(division.pinned.begin(), division.pinned.end(), fewer)->size());
+    return division;
+  }
   const std::vector<int> usable = NumbersOfUsableCores();
   const int count = UsableCores();
   const bool all = int(usable.size()) == get_nprocs();
@@ -125,11 +132,15 @@ struct Server::Member {
 
   ~Member() {
     if (services != nullptr) services->FinishSteps();
+    absl::Status end;
     if (coordination != nullptr) {
+      // Some may not have heard of it before the store ends.
+      if (coordination->service() != nullptr) end = coordination->Failure();
       coordination->Leave();
       if (coordination->service() != nullptr) coordination->service()->Stop();
     }
-    if (peers != nullptr) peers->Stop(Cancelled("{} has ended", peers->self().task));
+    if (end.ok() && peers != nullptr) end = Cancelled("{} has ended", peers->self().task);
+    if (peers != nullptr) peers->Stop(end);
     network.reset();
     services.reset();
     coordination.reset();
@@ -159,6 +170,22 @@ std::map<std::string, std::string> AddressesOf(const ClusterSpec& spec) {
   return addresses;
 }
 
+// The options with the number of devices and the coordinator that count; no coordinator is empty.
+ServerOptions Resolve(ServerOptions options) {
+  if (options.device_per_numa_node) {
+    options.devices = int(UsableCoresByNode().size());
+    options.cores_per_device = 0;
+  }
+  if (options.coordinator == "none") {
+    options.coordinator.clear();
+  } else if (options.coordinator.empty()) {
+    const auto chief = options.cluster.find("chief");
+    const bool there = chief != options.cluster.end() && chief->second.contains(0);
+    if (there) options.coordinator = "/job:chief/task:0";
+  }
+  return options;
+}
+
 // The task whose end ends this one.
 std::string EndsWith(const ServerOptions& options) {
   return options.coordinator.starts_with("/job:") ? options.coordinator : "";
@@ -179,7 +206,8 @@ ClusterSpec SpecOf(const ServerOptions& options) {
 
 }  // namespace
 
-Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting>()) {
+Server::Server(const ServerOptions& given) : waiting_(std::make_unique<Waiting>()) {
+  const ServerOptions options = Resolve(given);
   Check(options);
   task_ = fmt::format("/job:{}/task:{}", options.job, options.task);
   Division division = Divide(options);
@@ -216,23 +244,30 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                                          .bind = options.bind.empty() ? own : options.bind,
                                          .advertised = own,
                                          .insecure = options.insecure,
+                                         .first_stays = options.coordinator == task_,
                                          .start_seconds = options.start_seconds,
                                          .stopped = options.stopped},
                                         member_->peers.get(), member_->peers.get()));
   worker_->SetMemorySource(member_->network->memory(), ClusterNetwork::kLeastShared);
-  TaskServices::Options services{.worker = worker_,
-                                 .peers = member_->peers,
-                                 .address = own,
-                                 .tasks = {},
-                                 .patience_nanos = int64_t(options.start_seconds * 1e9),
-                                 .coordinator = EndsWith(options),
-                                 .over = [this, member = member_.get()](const absl::Status& why) {
-                                   member->coordination->CoordinatorLost();
-                                   waiting_->Stop(WithPrefix(why, "the coordinator is lost: "));
-                                 }};
+  TaskServices::Options services{
+      .worker = worker_,
+      .peers = member_->peers,
+      .address = own,
+      .tasks = {},
+      .patience_nanos = int64_t(options.start_seconds * 1e9),
+      .coordinator = EndsWith(options),
+      .over = [this, member = member_.get()](const absl::Status& why) {
+        // It answers a second process of this task as well.
+        const absl::Status lost =
+            absl::IsAlreadyExists(why) ? why : WithPrefix(why, "the coordinator is lost: ");
+        member->coordination->CoordinatorLost(why.ok() ? Cancelled("the coordinator has ended")
+                                                       : lost);
+        waiting_->Stop(lost);
+      }};
   for (const TaskId& task : spec.tasks()) services.tasks.push_back(ToString(task));
   if (!options.coordinator.empty()) {
     const TaskId chief{"chief", 0};
+    const bool has_chief = EndsWith(options).empty() && spec.Has(chief);
     member_->coordination = ValueOrThrow(
         Coordination::Make({.coordinator = options.coordinator,
                             .peers = member_->peers,
@@ -240,9 +275,17 @@ Server::Server(const ServerOptions& options) : waiting_(std::make_unique<Waiting
                             .fingerprint = spec.Fingerprint(),
                             .place = fmt::format("{}, pid {}", own, ::getpid()),
                             .start_seconds = options.start_seconds,
-                            .leader = spec.Has(chief) ? ToString(chief) : "",
+                            .leader = !options.leader.empty() ? options.leader
+                                      : has_chief             ? ToString(chief)
+                                                              : "",
+                            .reports_lost = options.reports_lost,
+                            .stopped = options.stopped,
                             .over = [this](const absl::Status& why) { waiting_->Stop(why); }}));
     services.store = member_->coordination->service();
+    services.lost = [coordination = member_->coordination.get()](const net::TaskIdentity& process,
+                                                                 const absl::Status& why) {
+      coordination->PeerLost(process, why);
+    };
   }
   member_->services = std::make_unique<TaskServices>(std::move(services));
   member_->peers->Start(member_->network.get(), member_->services.get());
@@ -267,16 +310,35 @@ void Server::AddMetrics(MetricsRegistry& metrics) const {
     const auto value = [worker = worker_, i](int64_t DeviceStats::*field) {
       return [worker, i, field] { return double(worker->stats()[i].*field); };
     };
+    const auto seconds = [value](int64_t DeviceStats::*nanos) {
+      return [read = value(nanos)] { return read() / 1e9; };
+    };
     const MetricsRegistry::Labels labels = {{"device", list[i].name}};
     metrics.AddCounter("tutti_device_cloned_bytes_total",
                        "Bytes of variables that updates copied because somebody held the value.",
                        value(&DeviceStats::cloned_bytes), labels);
+    metrics.AddCounter("tutti_device_busy_seconds_total",
+                       "Seconds in which threads ran nodes of the device.",
+                       seconds(&DeviceStats::busy_nanos), labels);
+    metrics.AddCounter("tutti_device_lock_seconds_total",
+                       "Seconds in which readers and updates of variables waited for each other.",
+                       seconds(&DeviceStats::lock_nanos), labels);
     metrics.AddGauge("tutti_device_variable_bytes", "Bytes of all variables.",
                      value(&DeviceStats::variable_bytes), labels);
     metrics.AddGauge("tutti_device_pool_bytes",
                      "Bytes of results, and of values that only the run could size.",
                      value(&DeviceStats::pool_bytes), labels);
   }
+  if (member_ == nullptr) return;
+  const auto traffic = [peers = member_->peers](uint64_t net::Link::Counters::*field) {
+    return [peers, field] { return double(peers->Traffic().*field); };
+  };
+  metrics.AddCounter("tutti_requests_total", "Parts of steps that other tasks asked this one for.",
+                     [requests = member_->services->requests()] { return double(*requests); });
+  metrics.AddCounter("tutti_received_bytes_total", "Bytes that came from other tasks.",
+                     traffic(&net::Link::Counters::bytes_received));
+  metrics.AddCounter("tutti_sent_bytes_total", "Bytes that went to other tasks.",
+                     traffic(&net::Link::Counters::bytes_sent));
 }
 
 void Server::Reset(const std::string& container) {
@@ -304,6 +366,13 @@ void Server::Join() {
   std::unique_lock lock(waiting_->mutex);
   waiting_->changed.wait(lock, [this] { return waiting_->stopped; });
   ThrowIfError(waiting_->why);
+}
+
+bool Server::JoinFor(std::chrono::nanoseconds time) {
+  std::unique_lock lock(waiting_->mutex);
+  const bool over = waiting_->changed.wait_for(lock, time, [this] { return waiting_->stopped; });
+  ThrowIfError(waiting_->why);
+  return over;
 }
 
 void Server::AwaitTasks(double seconds) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <map>
 #include <memory>
@@ -28,14 +29,18 @@ struct ServerOptions {
   std::string job = "local";
   int task = 0;
   int devices = 1;
-  // 0: all cores, divided among the devices; where this process may use every core of its host,
-  // among the tasks of the cluster on that host first. At most the cores of this process, or 16.
+  // Cores of each device. 0: an even share of the cores of this process; if it may use every core
+  // of its host, they are first divided among the cluster's tasks on that host. Up to 16 are
+  // allowed even if the process has fewer cores.
   int cores_per_device = 0;
+  // One device on the cores of each NUMA node that this process may use, whatever `devices` and
+  // `cores_per_device` say.
+  bool device_per_numa_node = false;
   // Bytes that automatic placement may give each device, variables and values together; 0: those of
   // the host.
   int64_t device_memory = 0;
-  // How this process takes part in collectives; null: it does not. Shared, since memory of steps
-  // belongs to it.
+  // The communicator for collectives; null: the server runs none. Shared ownership, because
+  // compiled steps hold memory that the communicator allocated.
   std::shared_ptr<collective::Communicator> communicator = nullptr;
 
   // A cluster ----------------------------------------------------------------------------------
@@ -45,19 +50,27 @@ struct ServerOptions {
   std::map<std::string, std::map<int, std::string>> cluster = {};
   // Where to listen; empty: at the address that the cluster has for this task.
   std::string bind = {};
-  // A secret that all tasks and clients share; whoever has it may run anything. A task that listens
-  // beyond its host needs one, unless `insecure` says otherwise.
+  // A secret that all tasks and clients share. A process that has it may run any graph. A task that
+  // listens beyond its host requires one, unless `insecure` is set.
   std::string token = {};
   bool insecure = false;
-  // Who keeps the members of the cluster; empty: nobody. A task, "/job:chief/task:0": its end ends
-  // this one, so that Join returns when it ended in good order, and throws when it is lost. Or an
-  // etcd, "etcd://host:2379,host:2379/name-of-the-job": Join returns when the task
-  // /job:chief/task:0, if there is one, ended in good order; it may be lost and start anew.
-  // User, password and TLS of the etcd are in the variables of etcdctl (docs/cluster.md).
+  // Where the list of cluster members is kept. "none": nowhere. Empty: in the task
+  // /job:chief/task:0 if it exists, else nowhere. A task ("/job:chief/task:0"): when that task
+  // ends, this one ends too: Join returns if it ended normally and throws if it was lost; a second
+  // process of a task is refused while the first lives. An etcd
+  // ("etcd://host:2379,host:2379/NAME-OF-JOB"): Join returns when /job:chief/task:0, if it exists,
+  // has ended normally; the chief may also be lost and restarted. User, password and TLS settings
+  // of the etcd come from etcdctl's variables (docs/cluster.md).
   std::string coordinator = {};
-  // For how long a task is tried that was never reached: it may still be starting, and its name may
-  // not resolve yet. So is the name of this task's own host, before it listens; `stopped` is looked
-  // at meanwhile, and true ends the start with an Error (kCancelled).
+  // This task ends when `leader` has ended normally, wherever the members are kept. Empty: with an
+  // etcd, /job:chief/task:0 if it exists.
+  std::string leader = {};
+  // If the connection to a member breaks, this task reports the member as lost to all others at
+  // once, without waiting for its lease to expire.
+  bool reports_lost = false;
+  // How long to retry a task that was never reached, because it may still be starting or its name
+  // may not resolve yet. Also how long to retry resolving this task's own host name before
+  // listening; `stopped` is polled meanwhile, and true ends the start with kCancelled.
   double start_seconds = 60;
   std::function<bool()> stopped = nullptr;
 };
@@ -88,8 +101,8 @@ class Server {
   const std::string& task() const { return task_; }  // "/job:local/task:0"
   std::vector<DeviceInfo> devices() const;
   std::vector<DeviceStats> stats() const;  // by device
-  // Adds the same, by device: tutti_device_cloned_bytes_total, tutti_device_variable_bytes and
-  // tutti_device_pool_bytes. The devices live as long as the metrics.
+  // Adds the same, by device: tutti_device_cloned_bytes_total and others of tutti_device_*; for a
+  // task of a cluster also the requests and bytes of other tasks. They may outlive the server.
   void AddMetrics(MetricsRegistry& metrics) const;
 
   // Forgets the variables and queues of a container. Steps that have run already keep those that
@@ -98,18 +111,21 @@ class Server {
 
   // Where it listens, "host:port"; "" without a cluster.
   std::string address() const;
-  // Waits until Stop is called or the coordinator ends; throws Error when that is lost.
+  // Waits until Stop is called, or the coordinator or leader ends. Throws Error if that task is
+  // lost, a member has failed, or this task is no longer a member.
   void Join();
+  // The same, but waits at most `time`: false if none of this has happened.
+  bool JoinFor(std::chrono::nanoseconds time);
   // Makes Join return. May be called on any thread, any number of times.
   void Stop();
   // With a coordinator: waits until all tasks of the cluster are there, at most `seconds`. Throws
   // Error that lists who is missing, and why.
   void AwaitTasks(double seconds);
-  // The members of the cluster, for barriers and the like (tutti/net/coordination/gathering.h);
-  // null without a coordinator. Waits until this task is one of them, or throws why it is not. Let
-  // go of it before the server ends: the last who does so tells the others that the task left.
+  // The members of the cluster; null without a coordinator. Waits until this task has joined;
+  // throws Error if it cannot join or ServerOptions::stopped ends the wait. The task leaves when
+  // the server is destroyed.
   std::shared_ptr<net::Membership> membership() const;
-  // What the tasks of the cluster tell of themselves, those that do not answer included.
+  // The status of every task of the cluster. A task that does not answer has TaskStatus::error set.
   std::vector<TaskStatus> ClusterStatus() const;
   // The same of one task, "/job:ps/task:0". REQUIRES: there is a cluster.
   TaskStatus StatusOf(const std::string& task) const;

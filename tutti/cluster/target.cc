@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "tutti/base/awaited.h"
-#include "tutti/cluster/cluster_network.h"
-#include "tutti/cluster/peers.h"
-#include "tutti/cluster/remote_master.h"
+#include "tutti/cluster/remote/cluster_network.h"
+#include "tutti/cluster/remote/peers.h"
+#include "tutti/cluster/remote/remote_master.h"
 #include "tutti/net/address.h"
 #include "tutti/net/link/links.h"
 
@@ -77,20 +77,39 @@ absl::StatusOr<std::unique_ptr<Master>> MasterAtTarget(const TargetOptions& opti
                                         compile);
 }
 
-absl::StatusOr<std::vector<TaskStatus>> StatusOfTarget(const TargetOptions& options) {
+namespace {
+
+// One call to the task of the target, with waiting.
+absl::StatusOr<std::string> CallTarget(const TargetOptions& options, ControlMethod method,
+                                       const std::string& fields, std::string* own = nullptr) {
   TUTTI_ASSIGN_OR_RETURN(const std::shared_ptr<Connection> connection, Open(options));
   Awaited<absl::StatusOr<std::string>> reply;
   connection->peers->Get(AddressIn(options), PatienceOf(options),
-                         [&reply](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
+                         [&](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
                            if (!peer.ok()) {
                              reply.Set(peer.status());
                              return;
                            }
-                           (*peer)->Call(ControlMethod::kClusterStatus, {},
+                           if (own != nullptr) *own = (*peer)->identity().task;
+                           WireMessage message;
+                           message.fields = fields;
+                           (*peer)->Call(method, std::move(message),
                                          [&reply](auto given) { reply.Set(std::move(given)); });
                          });
-  TUTTI_ASSIGN_OR_RETURN(const std::string fields, reply.Wait());
+  return reply.Wait();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TaskStatus>> StatusOfTarget(const TargetOptions& options,
+                                                       std::string* own) {
+  TUTTI_ASSIGN_OR_RETURN(const std::string fields,
+                         CallTarget(options, ControlMethod::kClusterStatus, "", own));
   return DecodeTaskStatuses(fields);
+}
+
+absl::Status ResetTarget(const TargetOptions& options, const std::string& container) {
+  return CallTarget(options, ControlMethod::kReset, container).status();
 }
 
 }  // namespace tutti

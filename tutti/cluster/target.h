@@ -22,7 +22,13 @@ struct TargetOptions {
 absl::StatusOr<std::unique_ptr<Master>> MasterAtTarget(const TargetOptions& options,
                                                        const CompileOptions& compile);
 
-// What all tasks of the cluster tell of themselves.
-absl::StatusOr<std::vector<TaskStatus>> StatusOfTarget(const TargetOptions& options);
+// What all tasks of the cluster tell of themselves. `own`, if it is given, receives the name of the
+// task at the target.
+absl::StatusOr<std::vector<TaskStatus>> StatusOfTarget(const TargetOptions& options,
+                                                       std::string* own = nullptr);
+
+// Forgets the variables and queues of a container on all tasks of the cluster. An error names a
+// task that could not do it; the others have.
+absl::Status ResetTarget(const TargetOptions& options, const std::string& container);
 
 }  // namespace tutti

@@ -9,7 +9,7 @@
 #include "tutti/base/awaited.h"
 #include "tutti/base/clock.h"
 #include "tutti/cluster/coordination.h"
-#include "tutti/cluster/remote_worker.h"
+#include "tutti/cluster/remote/remote_worker.h"
 
 namespace tutti {
 namespace {
@@ -139,13 +139,12 @@ void TaskServices::OnControl(const std::shared_ptr<Peer>& peer, ControlMethod me
 void TaskServices::OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) {
   master_.PeerLost(*peer);
   worker_.PeerLost(*peer, reason);
-  if (options_.store != nullptr) {
-    const auto peers = options_.peers->All();
-    const auto same = [&](const auto& other) { return other->identity() == peer->identity(); };
-    // A process is gone with its last link.
-    if (std::none_of(peers.begin(), peers.end(), same)) {
-      options_.store->CallerLost(CallerOf(peer->identity()));
-    }
+  const auto peers = options_.peers->All();
+  const auto same = [&](const auto& other) { return other->identity() == peer->identity(); };
+  // A process is gone with its last link.
+  if (std::none_of(peers.begin(), peers.end(), same)) {
+    if (options_.store != nullptr) options_.store->CallerLost(CallerOf(peer->identity()));
+    if (options_.lost != nullptr) options_.lost(peer->identity(), reason);
   }
   if (!options_.coordinator.empty() && peer->identity().task == options_.coordinator) {
     options_.over(absl::IsCancelled(reason) ? absl::OkStatus() : reason);
@@ -164,6 +163,9 @@ TaskStatus TaskServices::Status() const {
   status.sessions = master_.sessions();
   status.memory_bytes = ResidentBytes();
   worker_.Describe(status);
+  const net::Link::Counters traffic = options_.peers->Traffic();
+  status.bytes_received = traffic.bytes_received;
+  status.bytes_sent = traffic.bytes_sent;
   for (const std::shared_ptr<Peer>& peer : options_.peers->All()) {
     const net::Link::Counters counters = peer->counters();
     status.links.push_back({peer->description(), peer->identity().incarnation,

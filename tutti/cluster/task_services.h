@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tutti/cluster/master_service.h"
-#include "tutti/cluster/peers.h"
+#include "tutti/cluster/remote/peers.h"
 #include "tutti/cluster/task_status.h"
 #include "tutti/cluster/worker_service.h"
 #include "tutti/net/coordination/store/service.h"
@@ -30,6 +30,8 @@ class TaskServices final : public Services {
     // cannot be reached: OK when it ended in good order.
     std::string coordinator = {};
     std::function<void(const absl::Status&)> over = nullptr;
+    // A process is gone, with its last connection; CANCELLED: in good order.
+    std::function<void(const net::TaskIdentity&, const absl::Status&)> lost = nullptr;
     // The store of the cluster's coordination, where this task has it.
     std::shared_ptr<net::StoreService> store = nullptr;
   };
@@ -53,6 +55,8 @@ class TaskServices final : public Services {
   void OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) override;
 
   TaskStatus Status() const;
+  // Parts of steps that other tasks asked for, so far; may outlive this object.
+  std::shared_ptr<const std::atomic<int64_t>> requests() const { return worker_.requests(); }
   // Of a task of the cluster, this one or another; one that does not answer has an error. May take
   // as long as a task that does not answer is tried: on a thread that may.
   TaskStatus StatusOf(const std::string& task) const;

@@ -32,6 +32,12 @@ void Put(const TaskStatus& status, WireMessage& to) {
   out.I64(status.registered_steps);
   out.I64(status.memory_bytes);
   out.U64(status.refused_values);
+  out.U64(status.bytes_received);
+  out.U64(status.bytes_sent);
+  out.I64(status.requests);
+  out.I64(status.busy_nanos);
+  out.I64(status.lock_nanos);
+  out.I64(status.cloned_bytes);
   out.U32(uint32_t(status.links.size()));
   for (const TaskStatus::Link& link : status.links) {
     out.Text32(link.peer);
@@ -65,6 +71,12 @@ absl::Status Get(WireReader& in, TaskStatus& status) {
   status.registered_steps = in.I64();
   status.memory_bytes = in.I64();
   status.refused_values = in.U64();
+  status.bytes_received = in.U64();
+  status.bytes_sent = in.U64();
+  status.requests = in.I64();
+  status.busy_nanos = in.I64();
+  status.lock_nanos = in.I64();
+  status.cloned_bytes = in.I64();
   status.links.resize(GetCount(in, 44));
   for (TaskStatus::Link& link : status.links) {
     link.peer = in.Text32();
@@ -104,7 +116,7 @@ void EncodeTaskStatuses(const std::vector<TaskStatus>& statuses, WireMessage& to
 
 absl::StatusOr<std::vector<TaskStatus>> DecodeTaskStatuses(std::string_view fields) {
   WireReader in(fields);
-  std::vector<TaskStatus> statuses(GetCount(in, 80));
+  std::vector<TaskStatus> statuses(GetCount(in, 128));
   for (TaskStatus& status : statuses) TUTTI_RETURN_IF_ERROR(Get(in, status));
   if (!in.Complete()) return InvalidArgument("a cluster's status that is cut off or too long");
   return statuses;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "tutti/device/device_info.h"
-#include "tutti/runtime/message_codec.h"
+#include "tutti/runtime/messages/message_codec.h"
 
 // What a task tells of itself: to masters that want its devices, and to `tutti status`.
 namespace tutti {
@@ -36,6 +36,12 @@ struct TaskStatus {
   int64_t registered_steps = 0;  // for masters elsewhere
   int64_t memory_bytes = 0;      // resident, of the process
   uint64_t refused_values = 0;   // for steps that were over or not known
+  // On all links so far, those that have ended included.
+  uint64_t bytes_received = 0, bytes_sent = 0;
+  int64_t requests = 0;      // parts of steps that masters elsewhere asked for, so far
+  int64_t busy_nanos = 0;    // running nodes, all devices together, so far
+  int64_t lock_nanos = 0;    // readers and updates of variables waiting for each other
+  int64_t cloned_bytes = 0;  // of variables that updates copied because somebody held them
   std::vector<Link> links;
   std::vector<Step> steps;
 };

@@ -106,9 +106,10 @@ absl::StatusOr<std::map<int, std::string>> ParseJob(const std::string& job, cons
   return tasks;
 }
 
-// Of {"worker": {"1": "host:port"}, "ps": [...]}: a ps task has no worker in it, and a worker only
-// itself. Jobs without tasks are written, too.
-absl::StatusOr<ClusterSpec> ParseSparseCluster(const Json& value) {
+// Of {"worker": {"1": "host:port"}, "ps": [...]}. A worker has itself and all ps in it; a ps has no
+// worker, and its own address as a list of one, whatever its index; the others have nobody. Jobs
+// without tasks are written, too, as {}, [] or null.
+absl::StatusOr<ClusterSpec> ParseSparseCluster(const Json& value, const TaskId& self) {
   if (!value.is_object()) {
     return InvalidArgument("TF_CONFIG: sparseCluster is {}; expected an object of jobs",
                            Show(value));
@@ -116,8 +117,13 @@ absl::StatusOr<ClusterSpec> ParseSparseCluster(const Json& value) {
   ClusterSpec::Jobs jobs;
   for (const auto& [job, tasks] : value.items()) {
     if (tasks.empty()) continue;
-    TUTTI_ASSIGN_OR_RETURN(jobs[job], ParseJob(job, tasks));
+    TUTTI_ASSIGN_OR_RETURN(auto parsed, ParseJob(job, tasks));
+    if (job == self.job && tasks.is_array() && tasks.size() == 1) {
+      parsed = {{self.index, parsed.begin()->second}};
+    }
+    jobs[job] = std::move(parsed);
   }
+  if (jobs.empty()) return ClusterSpec();
   return ClusterSpec::Make(std::move(jobs), "TF_CONFIG: sparseCluster");
 }
 
@@ -194,11 +200,17 @@ absl::StatusOr<TaskConfig> ParseTfConfig(std::string_view text) {
   TUTTI_ASSIGN_OR_RETURN(
       const Json* cluster,
       Find(json, config.sparse ? "sparseCluster" : "cluster", "TF_CONFIG", "the jobs"));
-  TUTTI_ASSIGN_OR_RETURN(config.cluster,
-                         config.sparse ? ParseSparseCluster(*cluster) : ParseCluster(*cluster));
+  if (!config.sparse) {
+    TUTTI_ASSIGN_OR_RETURN(config.cluster, ParseCluster(*cluster));
+  }
   TUTTI_ASSIGN_OR_RETURN(const Json* task, Find(json, "task", "TF_CONFIG", "who this process is"));
   TUTTI_ASSIGN_OR_RETURN(config.task, ParseTask(*task));
-  TUTTI_RETURN_IF_ERROR(CheckMember(config.cluster, config.task));
+  if (config.sparse) {
+    TUTTI_ASSIGN_OR_RETURN(config.cluster, ParseSparseCluster(*cluster, config.task));
+  }
+  if (!config.sparse || !config.cluster.jobs().empty()) {
+    TUTTI_RETURN_IF_ERROR(CheckMember(config.cluster, config.task));
+  }
   if (const auto environment = json.find("environment"); environment != json.end()) {
     if (!environment->is_string()) {
       return InvalidArgument("TF_CONFIG: environment is {}; expected a string", Show(*environment));
@@ -217,10 +229,11 @@ absl::StatusOr<std::optional<TaskConfig>> TfConfigFromEnvironment() {
 
 std::string ToTfConfig(const TaskConfig& config) {
   Json json;
+  Json& cluster = json[config.sparse ? "sparseCluster" : "cluster"] = Json::object();
   for (const auto& [job, tasks] : config.cluster.jobs()) {
     // A list where the indices have no gaps, a map otherwise.
     const bool dense = tasks.rbegin()->first + 1 == static_cast<int>(tasks.size());
-    Json& entry = json["cluster"][job];
+    Json& entry = cluster[job];
     for (const auto& [index, address] : tasks) {
       if (dense) {
         entry.push_back(address);

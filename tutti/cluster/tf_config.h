@@ -14,8 +14,9 @@ struct TaskConfig {
   ClusterSpec cluster;
   TaskId task;
   std::string environment;  // free text, "cloud" for example
-  // The cluster names this task and those that it uses, but not the other workers, who may come and
-  // go ("sparseCluster").
+  // The cluster lists only some tasks, because workers may come and go ("sparseCluster"): for a
+  // worker itself and all ps, for a ps only itself, and for other roles none, not even the task
+  // itself.
   bool sparse = false;
 
   bool is_chief() const { return task == cluster.Chief(); }
@@ -30,8 +31,9 @@ struct TaskConfig {
 //
 // A job is a list of addresses, or a map from index to address ({"1": "host:port"}). The evaluator
 // may stand inside the cluster or outside. Kubeflow's operator writes "sparseCluster" instead of
-// "cluster" where workers may come and go. Every mistake is an INVALID_ARGUMENT that names the key,
-// what was found and what was expected; an empty text is a mistake, too.
+// "cluster" where workers may come and go; the list of one ps that it gives ps 1 is the address of
+// ps 1. Every mistake is an INVALID_ARGUMENT that names the key, what was found and what was
+// expected; an empty text is a mistake, too.
 absl::StatusOr<TaskConfig> ParseTfConfig(std::string_view text);
 
 // The TF_CONFIG of this process, and nothing if it has none.

@@ -3,7 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "tutti/base/status.h"
+#include "tutti/cluster/cluster_file.h"
+#include "tutti/testing/temporary_directory.h"
 
 namespace tutti {
 namespace {
@@ -32,6 +36,38 @@ TEST(TfConfig, SparseClusterNamesOnlyWhatATaskUses) {
       R"({"sparseCluster":{"worker":{},"ps":["p0:2222"]},"task":{"type":"ps","index":0}})"));
   EXPECT_TRUE(ps.sparse);
   EXPECT_EQ(ps.TrainerRank(), -1);
+}
+
+// The operator gives a ps its own address only, as a list of one.
+TEST(TfConfig, SparseClusterOfAPsHasItsOwnAddress) {
+  const TaskConfig ps = ValueOrThrow(ParseTfConfig(
+      R"({"sparseCluster":{"worker":{},"ps":["p1:2222"]},"task":{"type":"ps","index":1}})"));
+  EXPECT_EQ(ps.cluster.AddressOf({"ps", 1}), "p1:2222");
+  EXPECT_EQ(ps.cluster.tasks().size(), 1U);
+  EXPECT_FALSE(ps.is_chief());
+  EXPECT_EQ(ps.cluster.Chief(), TaskId{});
+  const TaskConfig again = ValueOrThrow(ParseTfConfig(ToTfConfig(ps)));
+  EXPECT_TRUE(again.sparse);
+  EXPECT_EQ(again.cluster, ps.cluster);
+}
+
+// Of tasks that are neither worker nor ps the operator tells nobody's address, and of a job without
+// ps it writes null.
+TEST(TfConfig, SparseClusterMayBeEmpty) {
+  const TaskConfig chief = ValueOrThrow(ParseTfConfig(
+      R"({"sparseCluster":{"worker":{},"ps":[]},"task":{"type":"chief","index":0}})"));
+  EXPECT_TRUE(chief.sparse);
+  EXPECT_TRUE(chief.cluster.tasks().empty());
+  EXPECT_FALSE(chief.is_chief());
+  const TaskConfig worker = ValueOrThrow(ParseTfConfig(
+      R"({"sparseCluster":{"worker":{"2":"w2:2222"},"ps":null},"task":{"type":"worker","index":2}})"));
+  EXPECT_EQ(worker.cluster.tasks().size(), 1U);
+  EXPECT_THAT(
+      std::string(MessageOf(
+          ParseTfConfig(
+              R"({"sparseCluster":{"worker":{"2":"w2:1"}},"task":{"type":"worker","index":1}})")
+              .status())),
+      HasSubstr("task.index is 1, but cluster.worker has the index 2"));
 }
 
 // As it writes the others; of one that runs alone it writes none.
@@ -81,6 +117,16 @@ TEST(TfConfig, DeepNestingIsRefused) {
   EXPECT_EQ(config.status().code(), absl::StatusCode::kInvalidArgument);
   const std::string closed = std::string(50'000, '[') + std::string(50'000, ']');
   EXPECT_THAT(std::string(MessageOf(ParseTfConfig(closed).status())), HasSubstr("nested deeper"));
+}
+
+TEST(ClusterFile, DeepNestingIsRefused) {
+  const testing::TemporaryDirectory folder;
+  const std::string path = folder.path() + "/cluster.toml";
+  std::string tables;
+  for (int i = 0; i < 50'000; ++i) tables += "a={";
+  std::ofstream(path) << tables << std::string(50'000, '}');
+  EXPECT_THAT(std::string(MessageOf(ReadClusterFile(path).status())),
+              HasSubstr("cluster.toml:1: nested deeper than 32"));
 }
 
 TEST(ClusterSpec, FingerprintHasALineATask) {

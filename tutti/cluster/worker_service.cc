@@ -60,6 +60,7 @@ absl::Status WorkerService::CheckRun(Account& account, RunRequest& request) {
 }
 
 void WorkerService::Run(const std::shared_ptr<Peer>& master, uint64_t call, PeerMessage message) {
+  requests_->fetch_add(1, std::memory_order_relaxed);
   master->Taken(message.tensor_bytes());
   const std::shared_ptr<Account> account = AccountOf(master);
   absl::StatusOr<RunRequest> request = DecodeRun(message.fields, message.tensors);
@@ -90,15 +91,18 @@ void WorkerService::RunNow(const std::shared_ptr<Account>& account, uint64_t cal
 }
 
 void WorkerService::Value(const std::shared_ptr<Peer>& from, PeerMessage message) {
-  const uint64_t bytes = message.tensor_bytes();
-  absl::StatusOr<SentValue> value = DecodeValue(message.fields, message.tensors);
+  // As Peer::SendValue has counted them: kind and call of the message, too.
+  const uint64_t bytes = message.header_bytes + message.tensor_bytes();
+  absl::StatusOr<SentValue> value = DecodeValue(
+      message.fields, message.tensors,
+      [this](std::string_view key) -> MemoryPool& { return worker_->PoolOf(DestinationOf(key)); });
   if (!value.ok()) {
     from->Close(WithPrefix(value.status(), from->description() + " sent "));
     return;
   }
   message.tensors.clear();
-  std::shared_ptr<Rendezvous> rendezvous;
-  if (worker_->HasSession(value->id.session)) {
+  std::shared_ptr<Rendezvous> rendezvous = worker_->rendezvous().Find(value->id);
+  if (rendezvous == nullptr && worker_->HasSession(value->id.session)) {
     rendezvous = worker_->rendezvous().FindOrMakeForValue(value->id);
   }
   // Every rendezvous of a task that has this service is one of a cluster.
@@ -106,7 +110,8 @@ void WorkerService::Value(const std::shared_ptr<Peer>& from, PeerMessage message
   if (cluster == nullptr) {
     from->Taken(bytes);
     refused_values_.fetch_add(1, std::memory_order_relaxed);
-  } else if (!cluster->Deliver(value->key, std::move(value->value), from, bytes).ok()) {
+  } else if (!cluster->Deliver(TransferKeyView(value->key), std::move(value->value), from, bytes)
+                  .ok()) {
     refused_values_.fetch_add(1, std::memory_order_relaxed);
   }
 }
@@ -260,6 +265,12 @@ void WorkerService::PeerLost(const Peer& peer, const absl::Status& reason) {
 
 void WorkerService::Describe(TaskStatus& status) const {
   status.refused_values = refused_values_.load(std::memory_order_relaxed);
+  status.requests = requests_->load(std::memory_order_relaxed);
+  for (const DeviceStats& device : worker_->stats()) {
+    status.busy_nanos += device.busy_nanos;
+    status.lock_nanos += device.lock_nanos;
+    status.cloned_bytes += device.cloned_bytes;
+  }
   std::unordered_map<StepId, std::string, StepIdHash> awaited;
   worker_->rendezvous().ForEach([&](Rendezvous& rendezvous) {
     const auto& step = static_cast<ClusterRendezvous&>(rendezvous);

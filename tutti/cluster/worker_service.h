@@ -13,7 +13,7 @@
 #include <unordered_set>
 #include <vector>
 
-#include "tutti/cluster/peer.h"
+#include "tutti/cluster/remote/peer.h"
 #include "tutti/cluster/task_status.h"
 #include "tutti/runtime/executor/lane_threads.h"
 #include "tutti/runtime/local_worker.h"
@@ -40,8 +40,8 @@ class WorkerService {
   void CleanUp(const std::shared_ptr<Peer>& master, std::string_view fields, ControlDone done);
   void Reset(std::string_view fields, ControlDone done);
 
-  // Waits until the runs of others are answered, at most so long: a task that ends still says how
-  // the work went that it has done.
+  // Waits, at most this long, until the runs of other processes are answered, so that a task that
+  // ends still reports the results of the work that it has done.
   void AwaitAnswers(std::chrono::nanoseconds at_most);
 
   // A process is gone: a master, or one that sent values.
@@ -49,6 +49,8 @@ class WorkerService {
 
   // Fills in what this service knows.
   void Describe(TaskStatus& status) const;
+  // Runs that masters elsewhere asked for, so far.
+  std::shared_ptr<const std::atomic<int64_t>> requests() const { return requests_; }
 
  private:
   struct Registered {
@@ -74,6 +76,7 @@ class WorkerService {
   mutable std::mutex mutex_;
   std::map<const Peer*, std::shared_ptr<Account>> accounts_;
   std::atomic<uint64_t> refused_values_{0};
+  const std::shared_ptr<std::atomic<int64_t>> requests_ = std::make_shared<std::atomic<int64_t>>(0);
   int open_runs_ = 0;              // that were not answered
   std::condition_variable ended_;  // open_runs_ is 0
   LaneThreads threads_;            // last: its jobs use the rest

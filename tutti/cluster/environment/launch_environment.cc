@@ -145,12 +145,15 @@ absl::StatusOr<Found> ReadMpich(const Reader& reader) {
 absl::StatusOr<Found> ReadSlurm(const Reader& reader) {
   if (!reader.Has("SLURM_JOB_ID")) return Found();
   if (!reader.Has("SLURM_STEP_ID") && !reader.Has("SLURM_STEP_NUM_TASKS")) {
-    const std::string tasks = reader.Text("SLURM_NTASKS");
-    if (tasks.empty() || tasks == "1") return Found();
+    // Without --ntasks there is no SLURM_NTASKS, and a task a node.
+    const bool counted = reader.Has("SLURM_NTASKS");
+    const char* const name = counted ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";
+    const std::string count = reader.Text(name);
+    if (count.empty() || count == "1") return Found();
     return InvalidArgument(
-        "this is Slurm job {} of {} tasks (SLURM_JOB_ID, SLURM_NTASKS), but no step of it: use "
+        "this is Slurm job {} of {} {} (SLURM_JOB_ID, {}), but no step of it: use "
         "srun to start the program, or set TUTTI_LAUNCH=alone to train alone",
-        reader.Text("SLURM_JOB_ID"), tasks);
+        reader.Text("SLURM_JOB_ID"), count, counted ? "tasks" : "nodes", name);
   }
   TUTTI_RETURN_IF_ERROR(reader.Require("a Slurm step", {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
                                                         "SLURM_STEP_ID", "SLURM_STEP_NODELIST"}));
@@ -166,6 +169,21 @@ absl::StatusOr<Found> ReadSlurm(const Reader& reader) {
       fmt::format(", step {}.{} on {}", reader.Text("SLURM_JOB_ID"), reader.Text("SLURM_STEP_ID"),
                   reader.Text("SLURM_STEP_NODELIST"));
   return environment;
+}
+
+// Open MPI and Slurm set PMIx's variables beside their own. Where they stand alone, as under prun
+// and prterun, they do not tell the number of processes.
+absl::Status RefusePmixAlone(const Reader& reader) {
+  std::vector<std::string> found;
+  for (const char* name : {"PMIX_RANK", "PMIX_NAMESPACE"}) {
+    if (reader.Has(name)) found.push_back(fmt::format("{}={}", name, reader.Text(name)));
+  }
+  if (found.empty()) return absl::OkStatus();
+  return InvalidArgument(
+      "a PMIx launcher (prun, prterun) started this process, as {} says, but no variable tells how "
+      "many processes the job has; start the program by mpirun, srun or torchrun, or set "
+      "TUTTI_LAUNCH=alone to train alone",
+      fmt::join(found, ", "));
 }
 
 using Read = absl::StatusOr<Found> (*)(const Reader&);
@@ -220,6 +238,7 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Lookup& lookup) {
     }
   }
   if (chosen) return *std::move(chosen);
+  TUTTI_RETURN_IF_ERROR(RefusePmixAlone(reader));
   return LaunchEnvironment{.found = "no variable of a launcher is set"};
 }
 

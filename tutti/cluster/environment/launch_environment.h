@@ -19,7 +19,7 @@ struct LaunchEnvironment {
   bool one_host = false;   // all of them run on this host
   std::string first_host;  // where process 0 runs; empty: the environment does not say
   std::string job;         // differs between jobs, the same in all processes of one
-  std::string found;       // for people: "process 3 of 8 (SLURM_PROCID, SLURM_STEP_NUM_TASKS)"
+  std::string found;       // text for users: "process 3 of 8 (SLURM_PROCID, SLURM_STEP_NUM_TASKS)"
 };
 
 // The value of a variable; null: it is not set.
@@ -29,9 +29,10 @@ using Lookup = std::function<const char*(const char*)>;
 // and _SIZE; PMI_RANK and PMI_SIZE of MPICH and Intel MPI; the variables of a Slurm step. Without
 // any of them the process is alone. Several that agree are fine, and the first counts.
 // INVALID_ARGUMENT for a launcher whose variables are there only in part (it names the missing
-// ones), for two that contradict each other (it shows both), and for a Slurm allocation of several
-// tasks without srun. TUTTI_LAUNCH (tf-config, torchrun, openmpi, mpich, slurm, alone) decides
-// where that is wanted.
+// ones), for two that contradict each other (it shows both), for a Slurm allocation of several
+// tasks without srun, and for a process that only PMIx numbers (PMIX_RANK, as prun and prterun set
+// it), since its variables do not tell how many processes there are. TUTTI_LAUNCH (tf-config,
+// torchrun, openmpi, mpich, slurm, alone) decides where that is wanted.
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Lookup& lookup);
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment();  // of this process
 

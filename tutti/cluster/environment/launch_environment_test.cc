@@ -123,8 +123,25 @@ TEST(LaunchEnvironment, NumbersMustMakeSense) {
 
 TEST(LaunchEnvironment, AnAllocationWithoutSrunSaysSo) {
   EXPECT_THAT(ErrorOf({{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "8"}}), HasSubstr("use srun"));
+  EXPECT_THAT(
+      ErrorOf({{"SLURM_JOB_ID", "12"}, {"SLURM_JOB_NUM_NODES", "2"}}),
+      HasSubstr("job 12 of 2 nodes (SLURM_JOB_ID, SLURM_JOB_NUM_NODES), but no step of it"));
   EXPECT_EQ(ValueOrThrow(Read({{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "1"}})).kind,
             LaunchKind::kAlone);
+}
+
+TEST(LaunchEnvironment, PmixAloneDoesNotTellTheNumberOfProcesses) {
+  const Variables pmix = {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-n01-7@1"}};
+  EXPECT_EQ(ErrorOf(pmix),
+            "a PMIx launcher (prun, prterun) started this process, as PMIX_RANK=1, "
+            "PMIX_NAMESPACE=prterun-n01-7@1 says, but no variable tells how many processes the job "
+            "has; start the program by mpirun, srun or torchrun, or set TUTTI_LAUNCH=alone to "
+            "train alone");
+  EXPECT_THAT(ErrorOf({{"PMIX_RANK", "0"}}), HasSubstr("as PMIX_RANK=0 says"));
+  // Beside the variables of a launcher they do no harm, and the user may know better.
+  EXPECT_EQ(ValueOrThrow(Read(Joined(kSlurm, pmix))).kind, LaunchKind::kSlurm);
+  EXPECT_EQ(ValueOrThrow(Read(Joined(kOpenMpi, pmix))).kind, LaunchKind::kOpenMpi);
+  EXPECT_EQ(ValueOrThrow(Read(Joined(pmix, {{"TUTTI_LAUNCH", "alone"}}))).kind, LaunchKind::kAlone);
 }
 
 TEST(LaunchEnvironment, ContradictionsShowBoth) {

@@ -21,7 +21,7 @@ struct Pmix {
     kUsed,
   };
   State state = State::kNone;
-  std::string why;  // for people; empty with kUsed
+  std::string why;  // text for users; empty with kUsed
 };
 // Whether the processes of this job can meet through PMIx; the same on all of them, provided that
 // the same is installed on their hosts. INVALID_ARGUMENT if TUTTI_PMIX is anything but "on", "off"

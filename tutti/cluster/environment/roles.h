@@ -27,7 +27,8 @@ std::vector<TaskId> TasksOf(const RoleCounts& counts);
 // workers for the rest. INVALID_ARGUMENT when nobody would be left to train.
 absl::StatusOr<RoleCounts> DivideRoles(int processes, int ps, bool evaluator);
 
-// A task for people: "worker 0"; "chief" and "evaluator" are the only ones of their kind.
+// The name of a task in messages: "worker 0"; "chief" and "evaluator" are the only ones of their
+// kind.
 std::string RoleName(const TaskId& task);
 
 // How many tasks of the cluster, in the order above and then by job, come before this one at the

@@ -10,6 +10,7 @@
 
 #include "proto/cluster.grpc.pb.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 #include "tutti/cluster/grpc/socket_options.h"
 
 namespace tutti {
@@ -201,7 +202,7 @@ class ControlClient::State::Channel final : public ControlChannel {
 };
 
 ControlClient::ControlClient() : state_(std::make_shared<State>()) {
-  state_->thread = std::thread([state = state_.get()] {
+  state_->thread = ValueOrThrow(StartThread("the thread of control calls", [state = state_.get()] {
     void* tag = nullptr;
     bool ok = false;
     while (state->queue.Next(&tag, &ok)) {
@@ -209,7 +210,7 @@ ControlClient::ControlClient() : state_(std::make_shared<State>()) {
           static_cast<State::Channel::Pending*>(tag));
       call->Finished();
     }
-  });
+  }));
 }
 
 ControlClient::~ControlClient() {

@@ -15,6 +15,7 @@
 
 #include "proto/cluster.grpc.pb.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 #include "tutti/cluster/grpc/socket_options.h"
 
 namespace tutti {
@@ -244,11 +245,11 @@ ControlServer::ControlServer(ControlHandler* handler) : state_(std::make_unique<
   s.Serve(s.worker, &WorkerRpc::RequestResetTask, ControlMethod::kResetTask);
   s.Serve(s.coordinator, &CoordinatorRpc::RequestStore, ControlMethod::kStore);
   s.ServeWatch();
-  s.thread = std::thread([&s] {
+  s.thread = ValueOrThrow(StartThread("the thread of the control plane", [&s] {
     void* tag = nullptr;
     bool ok = false;
     while (s.queue->Next(&tag, &ok)) static_cast<Event*>(tag)->Happened(ok);
-  });
+  }));
 }
 
 void ControlServer::Adopt(int fd) {

@@ -21,6 +21,7 @@
 #include "proto/etcd.grpc.pb.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 #include "tutti/cluster/grpc/etcd_calls.h"
 #include "tutti/net/wire.h"
 
@@ -247,8 +248,10 @@ class EtcdStore::Stream final : public std::enable_shared_from_this<Stream> {
         on_events_(std::move(on_events)),
         on_end_(std::move(on_end)) {}
 
-  void Start() {
-    thread_ = std::thread([self = shared_from_this()] { self->Run(); });
+  absl::Status Start() {
+    TUTTI_ASSIGN_OR_RETURN(
+        thread_, StartThread("a watch of the etcd", [self = shared_from_this()] { self->Run(); }));
+    return absl::OkStatus();
   }
   // No call is made afterwards.
   void End() {
@@ -384,7 +387,7 @@ absl::StatusOr<std::unique_ptr<net::Store::Watch>> EtcdStore::StartWatch(std::st
   };
   auto stream = std::make_shared<Stream>(calls_, prefix_ + prefix, from, std::move(on_events),
                                          std::move(on_end));
-  stream->Start();
+  TUTTI_RETURN_IF_ERROR(stream->Start());
   return std::make_unique<Handle>(std::move(stream));
 }
 

@@ -33,11 +33,11 @@ struct EtcdOptions {
 // ETCDCTL_KEY. INVALID_ARGUMENT says what is wrong.
 absl::StatusOr<EtcdOptions> ParseEtcdUrl(std::string_view url);
 
-// A Store in an etcd. Every call is tried at one member after the other until one answers: that a
-// member is lost is not noticed. While a majority is lost, calls wait and say so, up to the
-// patience; UNAVAILABLE after that. A lease lasts at least as long as etcd's shortest (about 2 s),
-// and while a majority is lost. Watches are called on a thread each, where they may call the store.
-// Asks nothing yet.
+// A Store in an etcd. A call is tried at one etcd member after the other until one answers, so the
+// loss of a single member has no effect. While a majority is lost, calls wait and say so, and fail
+// with UNAVAILABLE once patience_seconds are over. A lease lasts at least as long as etcd's
+// shortest (about 2 s), and does not expire while a majority is lost. Each watch is called on its
+// own thread, where it may call the store. Construction does not contact the etcd.
 absl::StatusOr<std::shared_ptr<net::Store>> OpenEtcd(EtcdOptions options);
 
 }  // namespace tutti

@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-#include "tutti/cluster/peers.h"
+#include "tutti/cluster/remote/peers.h"
 #include "tutti/runtime/master.h"
 
 namespace tutti {

@@ -1,4 +1,4 @@
-#include "tutti/cluster/remote_master.h"
+#include "tutti/cluster/remote/remote_master.h"
 
 #include <atomic>
 #include <condition_variable>

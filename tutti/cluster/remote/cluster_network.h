@@ -6,7 +6,7 @@
 #include <string>
 
 #include "tutti/base/status.h"
-#include "tutti/cluster/network.h"
+#include "tutti/cluster/remote/network.h"
 #include "tutti/tensor/buffer.h"
 
 namespace tutti {
@@ -21,8 +21,9 @@ class ClusterNetwork final : public Network {
     std::map<std::string, std::string> addresses;  // by task: "host:port"
     // Where to listen, or "" for a client, which listens nowhere.
     std::string bind;
-    std::string advertised;  // how others reach it; empty: what was bound
-    bool insecure = false;   // listen beyond this host even without a token
+    std::string advertised;    // how others reach it; empty: what was bound
+    bool insecure = false;     // listen beyond this host even without a token
+    bool first_stays = false;  // as in LinksOptions
     // For how long the name of its own host is tried; `stopped` ends that early.
     double start_seconds = 0;
     std::function<bool()> stopped = nullptr;

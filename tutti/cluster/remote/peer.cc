@@ -1,4 +1,4 @@
-#include "tutti/cluster/peer.h"
+#include "tutti/cluster/remote/peer.h"
 
 #include <algorithm>
 #include <cstring>
@@ -9,6 +9,8 @@
 
 namespace tutti {
 namespace {
+
+constexpr size_t kHeaderBytes = 9;  // kind and call
 
 // Memory of a message that is read where the sender wrote it.
 class HeldBuffer final : public Buffer {
@@ -67,8 +69,9 @@ const char* NameOf(ControlMethod method) {
 
 uint64_t PeerMessage::tensor_bytes() const { return BytesOf(tensors); }
 
-WireMessage StartMessage(DataKind kind, uint64_t call) {
+WireMessage StartMessage(DataKind kind, uint64_t call, size_t room) {
   WireMessage message;
+  if (room > 0) message.fields.reserve(room + kHeaderBytes);
   net::WireWriter out(&message.fields);
   out.U8(uint8_t(kind));
   out.U64(call);
@@ -111,6 +114,14 @@ absl::Status Peer::Send(WireMessage message) {
   std::lock_guard lock(mutex_);
   if (link_ == nullptr) return status_;
   link_->Send(std::move(message.fields), std::move(payloads));
+  return absl::OkStatus();
+}
+
+absl::Status Peer::SendValue(WireMessage message) {
+  std::vector<net::Payload> payloads = PayloadsOf(message.tensors);
+  std::lock_guard lock(mutex_);
+  if (link_ == nullptr) return status_;
+  link_->SendCounted(std::move(message.fields), std::move(payloads));
   return absl::OkStatus();
 }
 

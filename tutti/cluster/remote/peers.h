@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "tutti/cluster/network.h"
-#include "tutti/cluster/peer.h"
+#include "tutti/cluster/remote/network.h"
+#include "tutti/cluster/remote/peer.h"
 #include "tutti/runtime/executor/lane_threads.h"
 
 namespace tutti {
@@ -29,9 +29,9 @@ class Services {
   virtual void OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) = 0;
 };
 
-// The other processes that this one talks to. A task is reached when it is first needed; one that
-// was never reached may still be starting, and is tried until the caller's patience ends; one that
-// was reached before and is gone gets one try. Thread-safe.
+// The other processes that this one communicates with. A task is connected when it is first needed.
+// A task that was never reached may still be starting, and is retried until the caller's patience
+// ends; one that was reached before and is lost gets one attempt. Thread-safe.
 class TaskPeers final : public net::LinkEvents, public ControlHandler {
  public:
   struct Options {
@@ -53,12 +53,18 @@ class TaskPeers final : public net::LinkEvents, public ControlHandler {
   // the network is not called any more.
   void Stop(const absl::Status& reason);
 
+  // Fences that process: its links are closed, new ones are closed as soon as they are made, and
+  // messages that still arrive from it are ignored.
+  void Fence(const net::TaskIdentity& process, const absl::Status& why);
+
   // The peer of that task, if there is a connection. Null otherwise.
   std::shared_ptr<Peer> Find(const std::string& task) const;
   // The same, connecting if need be, for at most `patience_nanos`. `done` may be called at once.
   void Get(const std::string& task, int64_t patience_nanos, GetDone done);
   // All that there is a link to.
   std::vector<std::shared_ptr<Peer>> All() const;
+  // What has travelled on all links so far, those that have ended included.
+  net::Link::Counters Traffic() const;
 
   const net::TaskIdentity& self() const { return options_.self; }
 
@@ -81,12 +87,14 @@ class TaskPeers final : public net::LinkEvents, public ControlHandler {
     std::vector<Waiter> waiting;
   };
 
+  // Null, and the link closed, if the process is fenced off.
   std::shared_ptr<Peer> PeerOf(net::Link& link);
+  absl::Status FencedOff(const net::TaskIdentity& process) const;  // REQUIRES: mutex_ is held
   void Connect(const std::string& task);
-  // Until when one try may take: nobody who waits is answered late.
+  // The deadline of one connection attempt: no waiter is answered after its own deadline.
   int64_t EndOfTry(const std::string& task, int64_t nanos) const;
-  // Answers all who wait, or, if another try may succeed, those whose time is over. Whether
-  // somebody waits on.
+  // Answers all waiters, or, if another attempt may succeed, those whose deadline has passed. True
+  // if waiters are left.
   bool Answer(const std::string& task, absl::StatusOr<std::shared_ptr<Peer>> peer);
   absl::StatusOr<std::shared_ptr<Peer>> Reach(const std::string& task, int64_t deadline);
   void OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::string_view fields);
@@ -99,8 +107,10 @@ class TaskPeers final : public net::LinkEvents, public ControlHandler {
   std::condition_variable connected_;  // connecting_ is 0
   absl::Status stopped_;
   std::map<net::Link*, std::shared_ptr<Peer>> by_link_;
+  net::Link::Counters ended_;  // of links that have ended
   std::map<std::string, Slot> by_task_;
-  LaneThreads threads_;  // last: its jobs use the rest
+  std::map<std::pair<std::string, uint64_t>, absl::Status> fenced_;  // by task and incarnation
+  LaneThreads threads_;                                              // last: its jobs use the rest
 };
 
 }  // namespace tutti

@@ -6,15 +6,15 @@
 #include <string>
 #include <unordered_map>
 
-#include "tutti/cluster/peers.h"
+#include "tutti/cluster/remote/peers.h"
 #include "tutti/runtime/worker.h"
 
 namespace tutti {
 
-// A task in another process as its worker, for one session. It is bound to the process that first
-// answers: when that is gone, every call fails: UNAVAILABLE while the task cannot be reached,
-// ABORTED once another process has taken its place, since the steps that were registered went with
-// the old one. Both name the task. Answers come on threads of the network. Thread-safe.
+// A task in another process as its worker, for one session. It is bound to the connection over
+// which the task first answers. When that is gone, every call fails: UNAVAILABLE while the task
+// cannot be reached, ABORTED over any later connection, since the steps that were registered ended
+// with the first one. Both name the task. Answers come on threads of the network. Thread-safe.
 class RemoteWorker final : public Worker {
  public:
   // `patience_nanos`: for how long a task is tried that was never reached.

@@ -14,7 +14,7 @@
 #include "tutti/cluster/control.h"
 #include "tutti/device/pool.h"
 #include "tutti/net/link/link.h"
-#include "tutti/runtime/message_codec.h"
+#include "tutti/runtime/messages/message_codec.h"
 
 namespace tutti {
 
@@ -32,12 +32,14 @@ enum class DataKind : uint8_t {
 struct PeerMessage {
   std::string_view fields;
   std::vector<Tensor> tensors;
+  size_t header_bytes = 0;  // fields, kind and number
 
   uint64_t tensor_bytes() const;
 };
 
-// The start of a message on a link: kind, and number of the call that it belongs to (0: none).
-WireMessage StartMessage(DataKind kind, uint64_t call);
+// The start of a message on a link: kind, and number of the call that it belongs to (0: none), with
+// room for so many bytes of fields.
+WireMessage StartMessage(DataKind kind, uint64_t call, size_t room = 0);
 
 // Another process, from the first word on its link to the end of the link. Thread-safe.
 class Peer {
@@ -57,6 +59,9 @@ class Peer {
   void Ask(DataKind kind, const std::function<void(WireMessage&)>& write, AnswerDone done);
   // Sends what has no answer, or is one. On a broken link it is dropped, and the reason given.
   absl::Status Send(WireMessage message);
+  // The same for a kValue. All of it counts in the window of the link, its fields included, until
+  // the receiver calls Taken.
+  absl::Status SendValue(WireMessage message);
   // Answers a request of the peer that asked for a run.
   void Answer(uint64_t call, const RunResponse& response);
   void AnswerError(uint64_t call, absl::Status status);

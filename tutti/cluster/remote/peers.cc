@@ -1,4 +1,4 @@
-#include "tutti/cluster/peers.h"
+#include "tutti/cluster/remote/peers.h"
 
 #include <fmt/format.h>
 
@@ -8,14 +8,14 @@
 
 #include "tutti/base/awaited.h"
 #include "tutti/base/clock.h"
-#include "tutti/cluster/transfer_key.h"
 #include "tutti/net/wire.h"
+#include "tutti/runtime/rendezvous/transfer_key.h"
 
 namespace tutti {
 namespace {
 
 // For a task that was there and is gone: it may be up again in a moment, or not.
-constexpr int64_t kShortPatience = 300'000'000;  // nanoseconds
+constexpr int64_t kShortPatience = 200'000'000;  // nanoseconds
 // Somebody who connects looks this often whether he is to stop. A handshake takes some round trips,
 // and its time on a busy host: every try may take longer than the one before.
 constexpr int64_t kFirstTry = 200'000'000;
@@ -94,6 +94,24 @@ std::vector<std::shared_ptr<Peer>> TaskPeers::All() const {
   std::vector<std::shared_ptr<Peer>> all;
   for (const auto& [link, peer] : by_link_) all.push_back(peer);
   return all;
+}
+
+namespace {
+
+void Add(const net::Link::Counters& more, net::Link::Counters& sum) {
+  sum.messages_sent += more.messages_sent;
+  sum.bytes_sent += more.bytes_sent;
+  sum.messages_received += more.messages_received;
+  sum.bytes_received += more.bytes_received;
+}
+
+}  // namespace
+
+net::Link::Counters TaskPeers::Traffic() const {
+  std::lock_guard lock(mutex_);
+  net::Link::Counters sum = ended_;
+  for (const auto& [link, peer] : by_link_) Add(link->counters(), sum);
+  return sum;
 }
 
 void TaskPeers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
@@ -191,7 +209,7 @@ void TaskPeers::Connect(const std::string& task) {
 }
 
 // First the control connection, whose other end tells who it is, then the link to that process, and
-// a greeting on it: when it is answered, the other side knows the link and takes control calls.
+// a hello on it: when it is answered, the other side knows the link and takes control calls.
 absl::StatusOr<std::shared_ptr<Peer>> TaskPeers::Reach(const std::string& task, int64_t deadline) {
   const auto slow = std::make_shared<std::weak_ptr<Peer>>();
   const auto guard = std::make_shared<std::mutex>();
@@ -220,7 +238,7 @@ absl::StatusOr<std::shared_ptr<Peer>> TaskPeers::Reach(const std::string& task, 
     std::lock_guard lock(*guard);
     *slow = peer;
   }
-  Awaited<absl::Status> greeted;
+  Awaited<absl::Status> hello_answered;
   peer->Ask(
       DataKind::kHello,
       [this](WireMessage& message) {
@@ -228,37 +246,66 @@ absl::StatusOr<std::shared_ptr<Peer>> TaskPeers::Reach(const std::string& task, 
         out.U64(options_.fingerprint.size());
         for (const std::string& line : options_.fingerprint) out.Text32(line);
       },
-      [&greeted](absl::StatusOr<PeerMessage> answer) {
+      [&hello_answered](absl::StatusOr<PeerMessage> answer) {
         absl::Status status = answer.ok() ? DecodeStatus(answer->fields) : answer.status();
-        greeted.Set(std::move(status));
+        hello_answered.Set(std::move(status));
       });
-  TUTTI_RETURN_IF_ERROR(greeted.Wait());
+  TUTTI_RETURN_IF_ERROR(hello_answered.Wait());
   peer->set_control(control.channel);
   return peer;
 }
 
+void TaskPeers::Fence(const net::TaskIdentity& process, const absl::Status& why) {
+  std::vector<std::shared_ptr<Peer>> peers;
+  {
+    std::lock_guard lock(mutex_);
+    fenced_.emplace(std::pair(process.task, process.incarnation), why);
+    for (const auto& [link, peer] : by_link_) {
+      if (peer->identity() == process) peers.push_back(peer);
+    }
+  }
+  for (const auto& peer : peers) peer->Close(why);
+}
+
 std::shared_ptr<Peer> TaskPeers::PeerOf(net::Link& link) {
-  std::lock_guard lock(mutex_);
-  auto& peer = by_link_[&link];
-  if (peer == nullptr) peer = std::make_shared<Peer>(link, link.peer(), options_.self);
-  return peer;
+  absl::Status fenced;
+  {
+    std::lock_guard lock(mutex_);
+    fenced = FencedOff(link.peer());
+    if (fenced.ok()) {
+      auto& peer = by_link_[&link];
+      if (peer == nullptr) peer = std::make_shared<Peer>(link, link.peer(), options_.self);
+      return peer;
+    }
+  }
+  link.Close(fenced);
+  return nullptr;
+}
+
+absl::Status TaskPeers::FencedOff(const net::TaskIdentity& process) const {
+  if (fenced_.empty()) return absl::OkStatus();
+  const auto found = fenced_.find({process.task, process.incarnation});
+  return found == fenced_.end() ? absl::OkStatus() : found->second;
 }
 
 absl::Status TaskPeers::Place(net::Link& link, std::string_view header,
                               std::span<const uint64_t> sizes, std::span<net::Bytes> places) {
   TUTTI_ASSIGN_OR_RETURN(const Header parsed, ParseHeader(header));
-  return PeerOf(link)->Place(options_.pool(DeviceOf(parsed)), sizes, places);
+  const std::shared_ptr<Peer> peer = PeerOf(link);
+  if (peer == nullptr) return Aborted("{} is fenced off", link.peer().task);
+  return peer->Place(options_.pool(DeviceOf(parsed)), sizes, places);
 }
 
 void TaskPeers::Received(net::Link& link, std::string_view header,
                          std::vector<net::Payload> payloads) {
   const std::shared_ptr<Peer> peer = PeerOf(link);
+  if (peer == nullptr) return;
   const absl::StatusOr<Header> parsed = ParseHeader(header);
   if (!parsed.ok()) {
     link.Close(parsed.status());
     return;
   }
-  PeerMessage message{parsed->fields, peer->TakePayloads(std::move(payloads))};
+  PeerMessage message{parsed->fields, peer->TakePayloads(std::move(payloads)), header.size()};
   switch (parsed->kind) {
     case DataKind::kHello:
       OnHello(peer, parsed->call, parsed->fields);
@@ -286,7 +333,7 @@ void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::s
   for (uint64_t i = 0; i < count && in.ok(); ++i) lines.emplace_back(in.Text32());
   absl::Status status;
   if (!in.Complete()) {
-    status = InvalidArgument("a greeting that is cut off or too long");
+    status = InvalidArgument("a hello that is cut off or too long");
   } else if (!lines.empty() && !options_.fingerprint.empty()) {
     const std::string difference = FirstDifference(options_.fingerprint, lines);
     if (!difference.empty()) {
@@ -301,29 +348,41 @@ void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::s
 
 void TaskPeers::Broken(net::Link& link, const absl::Status& reason) {
   std::shared_ptr<Peer> peer;
+  absl::Status why = reason;
   {
     std::lock_guard lock(mutex_);
     const auto it = by_link_.find(&link);
     if (it == by_link_.end()) return;  // it never said a word
     peer = std::move(it->second);
+    // ABORTED is what the process itself is told; for others it is lost like any other.
+    if (const absl::Status fenced = FencedOff(peer->identity()); !fenced.ok()) {
+      why = Unavailable("{}", MessageOf(fenced));
+    }
     by_link_.erase(it);
+    Add(link.counters(), ended_);
     for (auto& [task, slot] : by_task_) {
       if (slot.peer == peer) slot.peer = nullptr;
     }
   }
-  peer->OnBroken(reason);
+  peer->OnBroken(why);
   if (services_ != nullptr) {
-    services_->OnLost(peer, absl::IsCancelled(reason) ? reason : peer->status());
+    services_->OnLost(peer, absl::IsCancelled(why) ? why : peer->status());
   }
 }
 
 void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone done) {
   std::shared_ptr<Peer> peer;
+  absl::Status fenced;
   {
     std::lock_guard lock(mutex_);
+    fenced = FencedOff(request.caller);
     for (const auto& [link, candidate] : by_link_) {
       if (candidate->identity() == request.caller) peer = candidate;
     }
+  }
+  if (!fenced.ok()) {
+    done(std::move(fenced));
+    return;
   }
   if (peer == nullptr || services_ == nullptr) {
     done(FailedPrecondition("{} calls {}, but has no link to {}", request.caller.task,

@@ -1,4 +1,4 @@
-#include "tutti/cluster/remote_worker.h"
+#include "tutti/cluster/remote/remote_worker.h"
 
 #include <utility>
 

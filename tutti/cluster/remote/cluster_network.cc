@@ -1,4 +1,4 @@
-#include "tutti/cluster/cluster_network.h"
+#include "tutti/cluster/remote/cluster_network.h"
 
 #include <utility>
 
@@ -38,7 +38,10 @@ absl::StatusOr<std::unique_ptr<ClusterNetwork>> ClusterNetwork::Make(Options opt
   state->identity.task = options.self.task;
   state->identity.incarnation = options.self.incarnation;
   state->options = std::move(options);
-  TUTTI_ASSIGN_OR_RETURN(state->links, net::Links::Create({.identity = state->identity}, events));
+  TUTTI_ASSIGN_OR_RETURN(
+      state->links,
+      net::Links::Create({.identity = state->identity, .first_stays = state->options.first_stays},
+                         events));
   const Options& given = state->options;
   if (!given.bind.empty()) {
     net::PortOptions port{.identity = state->identity,
