@@ -74,7 +74,7 @@ class TakeSnapshotKernel final : public Kernel {
     std::vector<NamedTensor> values;
     values.reserve(states_.size());
     for (const auto& state : states_) {
-      TUTTI_ASSIGN_OR_RETURN(Tensor value, state->Read());
+      TUTTI_ASSIGN_OR_RETURN(Tensor value, state->Snapshot());
       values.push_back({state->name(), std::move(value)});
     }
     snapshot_->Hold(std::move(values));

@@ -7,6 +7,7 @@
 #include "tutti/checkpoint/register.h"
 #include "tutti/checkpoint/saved_checkpoint.h"
 #include "tutti/client/session.h"
+#include "tutti/cluster/server.h"
 #include "tutti/graph/ops/checkpoint.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
@@ -94,6 +95,37 @@ TEST_F(CheckpointOpsTest, ASnapshotIsSavedWhileTrainingGoesOn) {
   session.Run(change);
   session.RunTargets({{path, PathTensor(folder_ / "checkpoint-000001")}}, {restore});
   EXPECT_TRUE(session.Run(w).BitwiseEquals(before));
+}
+
+// The next update of a dense variable copies what the snapshot holds; of a table the snapshot has
+// a copy, and an update of one row copies nothing.
+TEST_F(CheckpointOpsTest, AnUpdateOfRowsCopiesNoTableThatIsBeingSaved) {
+  Server server({.cores_per_device = 1});
+  Graph graph;
+  const Output table = Variable(graph, Numbers({1000, 4}, 0), "table");
+  const Output dense = Variable(graph, Numbers({5}, 0), "dense");
+  const Node* const take = TakeSnapshot(std::vector<Output>{table, dense}, "all");
+  const Output path = Placeholder(graph, kUInt8, {kPathBytes}, "path");
+  const Output save = SaveShard(path, std::vector<Output>{table, dense}, "all");
+  const Output row = ScatterAdd(table, Tensor::Vector<int64_t>({3}),
+                                Tensor::Of<float>({1, 4}, {100, 100, 100, 100}));
+  const Output all = AssignAdd(dense, Tensor::Of<float>({5}, {1, 1, 1, 1, 1}));
+  const Node* const restore =
+      RestoreShard(path, std::vector<Output>{table, dense}, {"table", "dense"}, {0, 0});
+  Session session(graph, {.server = &server});
+  session.Initialize();
+  session.RunTargets({}, {row.node});
+  session.RunTargets({}, {take});
+  session.RunTargets({}, {row.node});
+  EXPECT_EQ(server.stats()[0].cloned_bytes, 0);
+  session.RunTargets({}, {all.node});
+  EXPECT_EQ(server.stats()[0].cloned_bytes, 5 * 4);
+  const Tensor file = PathTensor(temporary_ + "/shard-00000.safetensors");
+  const SavedVariables saved = ParseSavedVariables(session.Run({{path, file}}, save));
+  Publish(1, {saved}, {{.name = "table", .key = "table"}, {.name = "dense", .key = "dense"}});
+  session.RunTargets({{path, PathTensor(folder_ / "checkpoint-000001")}}, {restore});
+  EXPECT_EQ(session.Run(table).values<float>()[3 * 4], 112) << "of the snapshot: once 100 more";
+  EXPECT_EQ(session.Run(dense).values<float>()[0], 0);
 }
 
 // What one has saved in parts of 3 and 2 rows, another restores in parts of 1 and 4.

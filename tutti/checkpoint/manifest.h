@@ -39,7 +39,7 @@ struct SavedTensor {
   int64_t rows() const { return shape.rank() == 0 ? 1 : shape[0]; }
 };
 
-// Names and values, for people and to be compared with those of another run.
+// Names and values, to be shown and to be compared with those of another run.
 using Facts = std::map<std::string, std::string>;
 
 struct Manifest {

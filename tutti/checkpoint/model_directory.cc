@@ -16,6 +16,7 @@
 #include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <random>
 #include <thread>
 
 #include "tutti/base/clock.h"
@@ -125,6 +126,17 @@ absl::StatusOr<bool> IsHeld(FileSystem& files, const std::string& path) {
   return !alone;
 }
 
+absl::StatusOr<std::string> HolderOf(FileSystem& files, const std::string& path) {
+  TUTTI_ASSIGN_OR_RETURN(std::string text,
+                         ReadWhole(files, fmt::format("{}/{}", path, kLock), kMostText));
+  size_t end = 0;
+  for (int lines = 0; end < text.size(); ++end) {
+    if (text[end] == '\n' && ++lines == 2) break;
+  }
+  text.resize(end);
+  return text;
+}
+
 absl::StatusOr<ModelDirectory> ModelDirectory::Open(FileSystem& files, const std::string& path,
                                                     const std::string& owner) {
   TUTTI_RETURN_IF_ERROR(MakeDirectories(files, path));
@@ -138,10 +150,8 @@ absl::StatusOr<ModelDirectory> ModelDirectory::Open(FileSystem& files, const std
     TUTTI_ASSIGN_OR_RETURN(locked, lock.TryLock(/*exclusive=*/true));
   }
   if (!locked) {
-    std::string other;
-    if (const auto text = ReadWhole(files, lock_path, kMostText); text.ok()) {
-      other = text->substr(0, text->find('\n'));
-    }
+    const auto holder = HolderOf(files, path);
+    const std::string other = holder.ok() ? holder->substr(0, holder->find('\n')) : "";
     return FailedPrecondition(
         "{} is in use by another job{}; wait for it to end, or give this one a directory of its "
         "own",
@@ -149,10 +159,11 @@ absl::StatusOr<ModelDirectory> ModelDirectory::Open(FileSystem& files, const std
   }
   ModelDirectory directory(files, path, std::move(lock));
   TUTTI_RETURN_IF_ERROR(directory.CheckWritable());
-  // A job that is refused shows this line. The rest of a longer line of an earlier job may stay
-  // behind it: only the first line is read.
-  const std::string line = owner + "\n";
-  TUTTI_RETURN_IF_ERROR(directory.lock_.WriteAt(std::as_bytes(std::span(line)), 0));
+  // A job that is refused shows the first line. The rest of a longer text of an earlier job may
+  // stay behind them: only two lines are read.
+  std::random_device random;
+  const std::string lines = fmt::format("{}\n{:08x}{:08x}\n", owner, random(), random());
+  TUTTI_RETURN_IF_ERROR(directory.lock_.WriteAt(std::as_bytes(std::span(lines)), 0));
   TUTTI_RETURN_IF_ERROR(directory.RemoveLeftovers());
   return directory;
 }
@@ -228,6 +239,24 @@ void ModelDirectory::Discard(int64_t step) {
   (void)RemoveTree(*files_, TemporaryPath(step));
 }
 
+absl::StatusOr<bool> ModelDirectory::SetAside(int64_t step) {
+  const std::string path = Inside(CheckpointName(step));
+  TUTTI_ASSIGN_OR_RETURN(const File directory, File::OpenDirectory(*files_, path));
+  TUTTI_ASSIGN_OR_RETURN(const bool alone, directory.TryLock(/*exclusive=*/true));
+  if (!alone) return false;
+  const int result = files_->Rename(path, Inside(std::string(kDeleted) + CheckpointName(step)));
+  if (result < 0) return SystemError("remove", path, result);
+  return true;
+}
+
+absl::StatusOr<bool> ModelDirectory::Remove(int64_t step) {
+  TUTTI_ASSIGN_OR_RETURN(const bool aside, SetAside(step));
+  if (!aside) return false;
+  TUTTI_RETURN_IF_ERROR(SyncDirectory(*files_, path_));
+  TUTTI_RETURN_IF_ERROR(RemoveTree(*files_, Inside(std::string(kDeleted) + CheckpointName(step))));
+  return true;
+}
+
 absl::StatusOr<std::vector<int64_t>> ModelDirectory::Retain(int64_t keep) {
   std::vector<int64_t> removed;
   if (keep == 0) return removed;
@@ -235,14 +264,8 @@ absl::StatusOr<std::vector<int64_t>> ModelDirectory::Retain(int64_t keep) {
   TUTTI_ASSIGN_OR_RETURN(const std::optional<Best> best, ReadBest(*files_, path_));
   for (size_t i = size_t(keep); i < steps.size(); ++i) {
     if (best && best->step == steps[i]) continue;
-    const std::string name = CheckpointName(steps[i]);
-    TUTTI_ASSIGN_OR_RETURN(const File directory, File::OpenDirectory(*files_, Inside(name)));
-    TUTTI_ASSIGN_OR_RETURN(const bool alone, directory.TryLock(/*exclusive=*/true));
-    if (!alone) continue;
-    const int result =
-        files_->Rename(Inside(name), Inside(std::string(kDeleted) + std::string(name)));
-    if (result < 0) return SystemError("remove", Inside(name), result);
-    removed.push_back(steps[i]);
+    TUTTI_ASSIGN_OR_RETURN(const bool aside, SetAside(steps[i]));
+    if (aside) removed.push_back(steps[i]);
   }
   if (removed.empty()) return removed;
   TUTTI_RETURN_IF_ERROR(SyncDirectory(*files_, path_));

@@ -33,10 +33,14 @@ absl::Status WriteBest(FileSystem& files, const std::string& path, const Best& b
 struct Finish {
   int64_t step = 0;   // of the last checkpoint
   std::string until;  // how far the training was to go: "200 steps"; "stopped" if a hook ended it
+  bool operator==(const Finish&) const = default;
 };
 absl::StatusOr<std::optional<Finish>> ReadFinish(FileSystem& files, const std::string& path);
 // Does a job hold the directory at this moment?
 absl::StatusOr<bool> IsHeld(FileSystem& files, const std::string& path);
+// Who held it last: the owner and, in a second line, a random number of that job, which no other
+// directory has. NOT_FOUND when nobody has.
+absl::StatusOr<std::string> HolderOf(FileSystem& files, const std::string& path);
 
 // The directory in which the one job that trains a model keeps its checkpoints:
 //
@@ -51,9 +55,9 @@ absl::StatusOr<bool> IsHeld(FileSystem& files, const std::string& path);
 // returned from can be loaded. Not thread-safe.
 class ModelDirectory {
  public:
-  // Makes the directory if there is none, locks it, checks that it can be written to, and removes
-  // what an earlier job left half done. FAILED_PRECONDITION, naming `owner` of the other, when
-  // another job has it, and keeps it for a second.
+  // Makes the directory if it does not exist, locks it, checks that it can be written to, and
+  // removes incomplete files of an earlier job. FAILED_PRECONDITION, naming the `owner` of the
+  // other job, if another job holds the lock for more than a second.
   static absl::StatusOr<ModelDirectory> Open(FileSystem& files, const std::string& path,
                                              const std::string& owner);
 
@@ -70,11 +74,14 @@ class ModelDirectory {
   // Throws away what was written.
   void Discard(int64_t step);
 
+  // Removes a checkpoint, unless somebody reads it: then false.
+  absl::StatusOr<bool> Remove(int64_t step);
   // Removes all but the newest `keep` checkpoints (0: none is removed) and the best one. One that
   // somebody reads stays. Gives back what was removed.
   absl::StatusOr<std::vector<int64_t>> Retain(int64_t keep);
 
-  // Call the one when a training begins, the other when its last checkpoint is there.
+  // Call RemoveFinish when a training begins, and WriteFinish when its last checkpoint is
+  // published.
   absl::Status RemoveFinish();
   absl::Status WriteFinish(const Finish& finish);
 
@@ -83,6 +90,8 @@ class ModelDirectory {
       : files_(&files), path_(std::move(path)), lock_(std::move(lock)) {}
   std::string Inside(std::string_view name) const { return path_ + "/" + std::string(name); }
   std::string TemporaryPath(int64_t step) const;
+  // Takes its name from a checkpoint, unless somebody reads it: then false.
+  absl::StatusOr<bool> SetAside(int64_t step);
   absl::Status RemoveLeftovers();
   absl::Status CheckWritable();
 

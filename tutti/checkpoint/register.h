@@ -2,8 +2,8 @@
 
 namespace tutti {
 
-// Makes the kernels of TakeSnapshot, SaveShard and RestoreShard known, once. Whoever runs these ops
-// calls it before.
+// Registers the kernels of TakeSnapshot, SaveShard and RestoreShard, once. Must be called before
+// one of these ops runs.
 void RegisterCheckpointKernels();
 
 }  // namespace tutti
