@@ -128,6 +128,13 @@ TEST_F(SettingsTest, FlagsBeatVariablesBeatTheFile) {
   EXPECT_FALSE(quiet);
 }
 
+TEST_F(SettingsTest, DeepNestingIsRefused) {
+  std::string deep = "a";
+  for (int i = 0; i < 50'000; ++i) deep += ".a";
+  Write("max_steps = 20\n" + deep + " = 1\n");
+  EXPECT_THAT(ErrorOf({config.c_str()}), ::testing::EndsWith(".toml:2: nested deeper than 32"));
+}
+
 TEST_F(SettingsTest, PrintsWhereEveryValueCameFrom) {
   Write("learning-rate = 0.25\n");
   ::setenv("TUTTI_MAX_STEPS", "30", 1);

@@ -41,7 +41,7 @@ constexpr double kLeastStartTimeout = 0.001;       // seconds
 constexpr std::string_view kFailed = " failed: ";  // between the role and its error
 
 extern "C" void OnStopSignal(int number) {
-  if (!FirstStopRequest(number)) ::_exit(128 + number);
+  if (!FirstStopSignal(number)) ::_exit(128 + number);
 }
 
 void CatchStopSignals() {
@@ -120,6 +120,15 @@ Flags::Accept AcceptedWords(std::vector<std::string> words) {
   };
 }
 
+// The strategies that can train on the tasks of a running cluster.
+std::vector<std::string> TargetStrategies() {
+  std::vector<std::string> names;
+  for (const StrategyDef* def : AllStrategies()) {
+    if (def->takes_target) names.push_back(SyntaxOf(*def));
+  }
+  return names;
+}
+
 Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   std::vector<std::string> summaries;
   for (const StrategyDef* def : AllStrategies()) {
@@ -135,8 +144,8 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             });
   flags.Add("devices", &config.devices, "of this process, with --strategy local", 1);
   flags.Add("placement", &config.placement,
-            "who decides where nodes go that nobody places, with --strategy local: manual, greedy "
-            "or search",
+            "how nodes without a device are placed, with --strategy local: manual (first device), "
+            "greedy or search",
             std::vector<std::string>{"manual", "greedy", "search"});
   flags.Add("device-memory", &config.device_memory,
             "what --placement may give each device: 512MiB; all of the host's if it is empty",
@@ -146,6 +155,15 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
               }
               return std::string(text);
             });
+  flags.Add(
+      "target", &config.target,
+      fmt::format("a task of a running cluster whose tasks train the model, with --strategy {}: "
+                  "tutti://host:port; this process only feeds it",
+                  fmt::join(TargetStrategies(), " or ")),
+      [](std::string_view text, std::string* expected) {
+        if (!text.empty() && !text.starts_with("tutti://")) *expected = "tutti://host:port";
+        return std::string(text);
+      });
   flags.Add("max-steps", &config.max_steps, "updates to make", 1);
   flags.Add("epochs", &config.epochs, "passes over the data to make instead; 0 for --max-steps", 0);
   flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
@@ -155,21 +173,25 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("warmup-steps", &config.warmup_steps, "updates over which it grows", 0);
   flags.Add("seed", &config.seed, "fixes initial weights, the order of samples and dropout", 0);
   AddStrategyFlags(config.strategy_flags, flags);
-  flags.Add("eval-every", &config.eval_every, "steps between evaluations; 0 for one at the end", 0);
+  flags.Add("eval-every", &config.eval_every,
+            "steps between evaluations; 0 for one at the end; with ps-async and ps-ssp worker 0 "
+            "evaluates alone",
+            0);
   flags.Add("early-stop", &config.early_stop,
-            "METRIC:PATIENCE, to end when so many evaluations brought nothing better",
+            "METRIC:PATIENCE, to end after PATIENCE evaluations in which METRIC did not improve",
             AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
   flags.Add("export", &config.export_dir,
             "DIRECTORY for the trained model, which `tutti predict` runs without this program");
   flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
   flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
   flags.Add("show", &config.show,
-            "what log and summaries tell beside the loss: learning-rate, gradient-norm, metrics, "
-            "separated by commas",
+            "what log and summaries tell beside the loss: learning-rate, gradient-norm (before "
+            "clipping; with a ps strategy that of worker 0's own samples), metrics, separated by "
+            "commas",
             AcceptedWords({"learning-rate", "gradient-norm", "metrics"}));
   flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
   flags.Add("ps", &config.ps,
-            "how many of the processes that mpirun, srun or torchrun started hold variables", 0);
+            "how many processes that mpirun, srun or torchrun started are parameter servers", 0);
   flags.Add("evaluator", &config.evaluator,
             "the last of these processes evaluates every checkpoint in --model-dir");
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
@@ -177,21 +199,23 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("insecure", &config.insecure,
             "let the tasks of a cluster listen beyond their host without TUTTI_JOB_TOKEN");
   flags.Add("model-dir", &config.model_dir,
-            "DIR for checkpoints, from the newest of which training goes on, and for what "
-            "TensorBoard shows");
+            "DIR for checkpoints and TensorBoard event files; training resumes from the newest "
+            "checkpoint in it");
   flags.Add("save-every", &config.save_every, "steps (500) or seconds (60s) between checkpoints",
             [](std::string_view text, std::string* expected) {
               *expected = SaveSchedule::Check(text);
               return std::string(text);
             });
-  flags.Add("keep", &config.keep, "newest checkpoints that stay; 0 for all", 0);
-  flags.Add("keep-best", &config.keep_best, "METRIC by which the best checkpoint stays, too");
-  flags.Add("warm-start", &config.warm_start, "PATH of a checkpoint to take what fits from");
+  flags.Add("keep", &config.keep, "number of newest checkpoints to keep; 0 for all", 0);
+  flags.Add("keep-best", &config.keep_best, "METRIC by which the best checkpoint is kept, too");
+  flags.Add("warm-start", &config.warm_start,
+            "PATH of a checkpoint to load matching variables from");
   flags.Add("warm-start-map", &config.warm_start_map, "NEW=OLD,... names for it; NEW*=OLD*");
-  flags.Add("report", &config.report, "FILE for what the training took, as JSON");
+  flags.Add("report", &config.report, "FILE for a JSON report of the training");
   flags.Add(
       "trace", &config.trace,
-      "FILE, or A..B[:FILE] for steps A to B, for a Chrome trace of all workers, on the first",
+      "FILE, or A..B[:FILE] for steps A to B, for a Chrome trace of all workers, on the first; "
+      "with ps-async and ps-ssp of that one alone",
       AcceptedIf([](const std::string& text) { ParseTraceRequest(text); }));
   flags.Add(
       "http", &config.http,
@@ -203,13 +227,27 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
         return std::string(text);
       });
   flags.Add("summary", &config.summary, "show the layers of the model at the start");
-  flags.Add("verbose", &config.verbose, "tell how gradients travel, and --summary");
+  flags.Add("verbose", &config.verbose,
+            "log how gradients are exchanged and where variables are placed; implies --summary");
   flags.Add("quiet", &config.quiet, "print nothing but errors");
   return flags;
 }
 
 // Strategies with several workers place what they spread themselves.
 void CheckPlacement(const RunConfig& config) {
+  if (!config.target.empty()) {
+    if (!FindStrategy(config.strategy).takes_target) {
+      ThrowInvalidArgument(
+          fmt::format("--target needs --strategy {}, and that is {}; programs of other strategies "
+                      "are tasks of the cluster themselves",
+                      fmt::join(TargetStrategies(), " or "), config.strategy));
+    }
+    if (config.devices != 1 || !config.device_memory.empty()) {
+      ThrowInvalidArgument(
+          "--target is given, and --devices or --device-memory as well; these belong to the tasks "
+          "of the cluster: give them to `tutti server`");
+    }
+  }
   if (config.placement == "manual" || config.strategy == "local") return;
   ThrowInvalidArgument(
       fmt::format("--placement {} needs --strategy local, and that is {}; leave it at manual",
@@ -228,14 +266,14 @@ void CheckFiles(const RunConfig& config) {
   }
 }
 
-// An evaluator and the training learn of each other by the directory alone.
+// An evaluator and the training meet in the directory, or fetch what is in it.
 void CheckEvaluator(const TaskConfig& task, const RunConfig& config) {
   const bool has_evaluator = task.cluster.jobs().contains("evaluator");
   if (!config.model_dir.empty()) return;
   if (!IsEvaluator(task) && !(has_evaluator && task.TrainerRank() == 0)) return;
   ThrowInvalidArgument(
       "an evaluator evaluates the checkpoints of a training, and there is no --model-dir for them; "
-      "give one to all tasks, on a disk that the chief and the evaluator share");
+      "give one to all tasks");
 }
 
 // Who this is, before the others are waited for.

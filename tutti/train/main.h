@@ -22,11 +22,11 @@ struct MainOptions {
 //   1    training error, or results that could not be written to stdout
 //   2    usage: a flag or TF_CONFIG
 //   128  a peer was lost: starting again may help; 128 + n: ended by signal n
-// Tasks of one job have the same secret text in TUTTI_JOB_TOKEN; where others could reach them
-// without it they do not start, unless --insecure is given. SIGINT and SIGTERM ask for an end after
-// the current step, or at once while the other workers are waited for; a second one ends at once.
-// All workers stop after the same step, whichever of them got the signal, and all exit with 128 +
-// n: none of them has finished, so no launcher should take the job for done.
+// All tasks of a job have the same secret text in TUTTI_JOB_TOKEN; without one, tasks that are
+// reachable from outside refuse to start, unless --insecure is given. SIGINT and SIGTERM end the
+// training after the current step, or at once while it waits for the other workers; a second signal
+// ends it at once. All workers stop after the same step, whichever of them got the signal, and all
+// exit with 128 + n, because none has finished and no launcher should regard the job as done.
 int Main(int argc, char** argv, const std::function<void(const RunConfig&)>& body);
 int Main(int argc, char** argv, const MainOptions& options,
          const std::function<void(const RunConfig&)>& body);

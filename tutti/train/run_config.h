@@ -26,10 +26,13 @@ struct RunConfig {
   int64_t log_every = 0;           // --log-every: steps between lines of the log; 0: every 10 s
   std::string strategy = "local";  // --strategy
   int64_t devices = 1;             // --devices: of this process, with strategy local
-  // --placement: who decides where nodes go that nobody places, with strategy local: manual,
+  // --placement: how nodes without a device are placed, with strategy local: manual (first device),
   // greedy or search (docs/placement.md)
   std::string placement = "manual";
   std::string device_memory = {};  // --device-memory: that it may give each: "512MiB"; "": all
+  // --target: a task of a running cluster, "tutti://host:port", whose tasks hold and train the
+  // model, with strategy local or mirrored; this process only feeds it. Empty: this process trains.
+  std::string target = {};
   // The strategy's own flags by name: {{"algorithm", "ring"}}. Others have their defaults.
   std::map<std::string, std::string> strategy_flags = {};
   bool scale_learning_rate = false;  // --scale-learning-rate: times Strategy::BatchesPerUpdate
@@ -43,13 +46,13 @@ struct RunConfig {
   std::string save_every = "600s";
   int64_t keep = 5;                 // --keep: how many of the newest stay; 0: all
   std::string keep_best = {};       // --keep-best: and the best one by this metric
-  std::string warm_start = {};      // --warm-start: a checkpoint to take what fits from
+  std::string warm_start = {};      // --warm-start: a checkpoint; matching variables start from it
   std::string warm_start_map = {};  // --warm-start-map: NEW=OLD,... names for it
   std::string export_dir = {};      // --export: where TrainAndEvaluate exports the model at the end
   std::string report = {};          // --report: what a training took, as JSON
   std::string trace = {};  // --trace: a Chrome trace of all workers: FILE, A..B or A..B:FILE
   std::string http = {};   // --http: PORT or HOST:PORT of /metrics and /healthz
-  bool verbose = false;    // --verbose: tell how gradients travel, and --summary
+  bool verbose = false;    // --verbose: log how gradients are exchanged; implies --summary
   bool quiet = false;      // --quiet: print nothing but errors
   bool summary = false;    // --summary: show the layers of the model at the start
   // --show: what the log and the summaries tell beside the loss, separated by commas:
@@ -69,7 +72,7 @@ struct RunConfig {
   std::string settings = {};
   std::string program = "tutti";  // begins messages; Main: the program's file name
 
-  // What the training counts of itself; null: nothing. Main makes it where --http is given.
+  // The metrics of the training; null: none are kept. Main creates the registry if --http is given.
   std::shared_ptr<MetricsRegistry> metrics = nullptr;
 
   // Set by Join.
@@ -79,10 +82,10 @@ struct RunConfig {
   bool has_evaluator = false;  // a task of the cluster evaluates the checkpoints of model_dir
   std::shared_ptr<const Strategy> strategy_object = nullptr;
 
-  // Makes the strategy that `strategy` names, which joins the other workers of the cluster; the
-  // task evaluator joins nobody. Does nothing where there is a strategy_object. Main calls it, and
-  // an Estimator for its own copy of a config without one; call it by hand if several Estimators
-  // are to share a strategy. Throws Error.
+  // Creates the strategy that `strategy` names, which connects to the other workers of the cluster;
+  // an evaluator task connects to none. Does nothing if strategy_object is set. Main calls it, and
+  // an Estimator for its own copy of a config without a strategy; call it yourself if several
+  // Estimators should share a strategy. Throws Error.
   void Join();
 
   int workers() const {
@@ -91,8 +94,9 @@ struct RunConfig {
   int rank() const { return strategy_object == nullptr ? 0 : strategy_object->peers().rank(); }
   // `rate` as the flags want it: times the batches that an update is made from, and warmed up.
   LearningRate Adjusted(const LearningRate& rate) const;
-  bool evaluates() const { return job == "evaluator"; }  // and trains nothing: TrainAndEvaluate
-  // Does the training leave its evaluations to another task? Not those that may end it.
+  bool evaluates() const { return job == "evaluator"; }  // this task only evaluates checkpoints
+  // True if the evaluator task evaluates and the trainers do not. False with early_stop, which
+  // needs the metrics during training.
   bool leaves_evaluation() const { return has_evaluator && early_stop.empty(); }
   bool leads() const { return rank() == 0; }  // prints, writes files
   bool Tells() const { return leads() && !quiet; }

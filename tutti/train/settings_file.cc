@@ -11,6 +11,7 @@
 
 #include "tutti/base/error.h"
 #include "tutti/base/status.h"
+#include "tutti/topology/nesting.h"
 
 namespace tutti {
 namespace {
@@ -64,6 +65,10 @@ std::vector<FileSetting> ReadSettings(const std::string& path, std::string_view 
   }
   std::ostringstream text;
   text << in.rdbuf();
+  constexpr int kDeepest = 32;  // the parser recurses into what is nested
+  if (const int line = topology::LineNestedDeeperThan(kDeepest, text.str()); line > 0) {
+    ThrowInvalidArgument(fmt::format("{}:{}: nested deeper than {}", path, line, kDeepest));
+  }
   std::vector<FileSetting> settings;
   try {
     const toml::table file = toml::parse(text.str(), path);

@@ -3,7 +3,9 @@
 // into fresh memory, while a thread runs SaveShard for each device, writes the manifest when all
 // shards are on the disk, and gives the checkpoint its name. At last older ones are removed.
 //
-// A save that is due while another is under way is left out: two would only hold each other up.
+// A save that is due while another is under way is left out: two would only hold each other up. The
+// exception is a step that an evaluation has found to be the best so far: it is saved whenever it
+// comes, and noted as the best one when it is durable, before older ones are removed.
 #include "tutti/train/checkpoints/checkpoints.h"
 
 #include <fmt/format.h>
@@ -64,9 +66,9 @@ void Checkpoints::Tell(std::string_view text) const {
   FormatTo(stderr, "{}: {}\n", config_.program, text);
 }
 
-void Checkpoints::BeginTraining(Graph& graph, RunFacts facts) {
+void Checkpoints::BeginTraining(Graph& graph, RunFacts facts, int64_t step) {
   facts_ = std::move(facts);
-  schedule_.Begin(NowNanos());
+  schedule_.Begin(step, NowNanos());
   if (!directory_) return;
   if (restored_) {
     saved_ = restored_->step;
@@ -104,20 +106,27 @@ void Checkpoints::BeginTraining(Graph& graph, RunFacts facts) {
 }
 
 void Checkpoints::AfterStep(Session& session, int64_t step, int64_t position) {
-  if (!directory_ || !schedule_.Due(step, NowNanos())) return;
-  if (writing_.load(std::memory_order_acquire)) {
-    Tell(fmt::format("no checkpoint of step {}: that of step {} is still being written", step,
-                     begun_));
-    schedule_.Begin(NowNanos());
-    return;
+  if (!directory_) return;
+  // The best one so far is waited for: its values are gone with the next step.
+  if (!best_) {
+    if (!schedule_.Due(step, NowNanos())) return;
+    if (writing_.load(std::memory_order_acquire)) {
+      Tell(fmt::format("no checkpoint of step {}: that of step {} is still being written", step,
+                       begun_));
+      schedule_.Begin(step, NowNanos());
+      return;
+    }
   }
   Begin(session, step, position);
 }
 
 void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
   Wait();
-  schedule_.Begin(NowNanos());
+  const int64_t began = NowNanos();
+  schedule_.Begin(step, began);
   begun_ = step;
+  auto best = std::exchange(best_, std::nullopt);
+  if (best) best->step = step;
   // Before the snapshot, which would be held for nothing.
   const auto folder = directory_->Begin(step);
   if (!folder.ok()) return TellFailure(step, folder.status());
@@ -139,23 +148,24 @@ void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
   }
   if (!takes.empty()) session.Run(std::span<const Feed>(), std::span<const Output>(), takes);
   writing_.store(true, std::memory_order_release);
-  auto thread = StartThread("the thread that writes checkpoints",
-                            [this, &session, folder = *folder, manifest = std::move(manifest)] {
-                              const int64_t began = NowNanos();
-                              last_ = Write(session, folder, manifest);
-                              if (!last_.ok()) {
-                                directory_->Discard(manifest.step);
-                                TellFailure(manifest.step, last_);
-                              } else {
-                                saved_ = manifest.step;
-                                if (config_.verbose) {
-                                  Tell(fmt::format("{}/{} written in {:.2f} s", path_,
-                                                   checkpoint::CheckpointName(manifest.step),
-                                                   double(NowNanos() - began) * 1e-9));
-                                }
-                              }
-                              writing_.store(false, std::memory_order_release);
-                            });
+  auto thread =
+      StartThread("the thread that writes checkpoints",
+                  [this, &session, began, folder = *folder, manifest = std::move(manifest),
+                   best = std::move(best)] {
+                    last_ = Write(session, folder, manifest, best);
+                    seconds_ = double(NowNanos() - began) * 1e-9;
+                    if (!last_.ok()) {
+                      directory_->Discard(manifest.step);
+                      TellFailure(manifest.step, last_);
+                    } else {
+                      saved_ = manifest.step;
+                      if (config_.verbose) {
+                        Tell(fmt::format("{}/{} written in {:.2f} s", path_,
+                                         checkpoint::CheckpointName(manifest.step), seconds_));
+                      }
+                    }
+                    writing_.store(false, std::memory_order_release);
+                  });
   if (thread.ok()) {
     writer_ = *std::move(thread);
     return;
@@ -209,7 +219,8 @@ SavedVariables Checkpoints::WriteHere(Shard& shard, const std::string& folder, i
   return saved;
 }
 
-absl::Status Checkpoints::Write(Session& session, const std::string& folder, Manifest manifest) {
+absl::Status Checkpoints::Write(Session& session, const std::string& folder, Manifest manifest,
+                                const std::optional<checkpoint::Best>& best) {
   std::vector<Feed> feeds;
   std::vector<Output> fetches;
   for (const Shard& shard : shards_) {
@@ -248,7 +259,9 @@ absl::Status Checkpoints::Write(Session& session, const std::string& folder, Man
                                checkpoint::FormatManifest(manifest)));
   TUTTI_RETURN_IF_ERROR(directory_->Publish(manifest.step));
   // The checkpoint is there, whatever becomes of older ones.
-  if (const auto removed = directory_->Retain(config_.keep); !removed.ok()) {
+  if (best) {
+    KeepBest(*best);
+  } else if (const auto removed = directory_->Retain(config_.keep); !removed.ok()) {
     Tell(fmt::format("older checkpoints stay: {}", MessageOf(removed.status())));
   }
   return absl::OkStatus();
@@ -273,6 +286,7 @@ bool Checkpoints::WillSave(int64_t step, bool last) {
     Wait();
     return saved_ != step;
   }
+  if (best_) return true;
   return !writing_.load(std::memory_order_acquire) && schedule_.Due(step, NowNanos());
 }
 
@@ -281,10 +295,11 @@ std::optional<SaveEnd> Checkpoints::TakeEnded() {
   Wait();
   taken_ = begun_;
   return SaveEnd{begun_, path_ + "/" + checkpoint::CheckpointName(begun_),
-                 std::string(MessageOf(last_))};
+                 std::string(MessageOf(last_)), seconds_};
 }
 
 void Checkpoints::MarkRunning() {
+  best_.reset();  // of an evaluation after the last training, whose step is not saved any more
   if (directory_) ThrowIfError(WithPrefix(directory_->RemoveFinish(), "--model-dir: "));
 }
 
@@ -296,24 +311,35 @@ void Checkpoints::MarkFinished(int64_t step, const std::string& until) {
 
 void Checkpoints::NoteMetrics(int64_t step, const std::map<std::string, double>& metrics) {
   if (!directory_ || config_.keep_best.empty() || config_.has_evaluator) return;
-  Wait();
-  if (saved_ != step) return;
-  absl::Status status = NoteBest(Files(), path_, step, config_.keep_best, metrics);
+  Wait();  // the one that is being written may be the best so far
+  best_ = BetterThanBest(Files(), path_, step, config_.keep_best, metrics);
+  if (best_ && saved_ == step) KeepBest(*std::exchange(best_, std::nullopt));
+}
+
+void Checkpoints::KeepBest(const checkpoint::Best& best) {
+  absl::Status status = checkpoint::WriteBest(Files(), path_, best);
   if (status.ok()) status = directory_->Retain(config_.keep).status();
   if (!status.ok()) Tell(fmt::format("the best checkpoint is not noted: {}", MessageOf(status)));
 }
 
-absl::Status NoteBest(FileSystem& files, const std::string& path, int64_t step,
-                      const std::string& name, const std::map<std::string, double>& metrics) {
+std::optional<checkpoint::Best> BetterThanBest(FileSystem& files, const std::string& path,
+                                               int64_t step, const std::string& name,
+                                               const std::map<std::string, double>& metrics) {
   const auto metric = metrics.find(name);
-  if (metric == metrics.end() || std::isnan(metric->second)) return absl::OkStatus();
+  if (metric == metrics.end() || std::isnan(metric->second)) return std::nullopt;
   const auto before = checkpoint::ReadBest(files, path);
   const bool smaller = SmallerIsBetter(name);
   if (before.ok() && *before && (*before)->metric == name &&
       (smaller ? (*before)->value <= metric->second : (*before)->value >= metric->second)) {
-    return absl::OkStatus();
+    return std::nullopt;
   }
-  return checkpoint::WriteBest(files, path, {step, name, metric->second});
+  return checkpoint::Best{step, name, metric->second};
+}
+
+absl::Status NoteBest(FileSystem& files, const std::string& path, int64_t step,
+                      const std::string& name, const std::map<std::string, double>& metrics) {
+  const auto best = BetterThanBest(files, path, step, name, metrics);
+  return best ? checkpoint::WriteBest(files, path, *best) : absl::OkStatus();
 }
 
 }  // namespace tutti

@@ -55,12 +55,13 @@ class Checkpoints {
   // Takes what fits from RunConfig::warm_start, and lists what does not.
   void WarmStart(Graph& graph, Session& session);
 
-  // The training begins, with these variables and facts; tells when it cannot have the bits of an
-  // unbroken one. May add nodes to the graph.
-  void BeginTraining(Graph& graph, RunFacts facts);
+  // The training begins after `step` updates, with these variables and facts; tells when it cannot
+  // have the bits of an unbroken one. May add nodes to the graph.
+  void BeginTraining(Graph& graph, RunFacts facts, int64_t step = 0);
 
-  // After each step: begins a save if one is due and none is under way. A save that fails is told
-  // of, and the training goes on. Does nothing on other workers than the one that leads.
+  // After each step: begins a save if one is due and none is under way, or if NoteMetrics has found
+  // the step to be the best so far. A save that fails is told of, and the training goes on. Does
+  // nothing on other workers than the one that leads.
   void AfterStep(Session& session, int64_t step, int64_t position);
   // At the end of a training: waits for the save under way, and saves this step unless that is
   // done. The error of that save, which has been told.
@@ -76,8 +77,9 @@ class Checkpoints {
   void MarkRunning();
   void MarkFinished(int64_t step, const std::string& until);
 
-  // Keeps the checkpoint of this step as the best one if RunConfig::keep_best says so and nobody
-  // else evaluates.
+  // After an evaluation of this step: if RunConfig::keep_best finds it the best one so far, and
+  // nobody else evaluates, its checkpoint is kept. Where there is none yet, the next AfterStep or
+  // Finish writes it. Waits for a save that is under way.
   void NoteMetrics(int64_t step, const std::map<std::string, double>& metrics);
 
  private:
@@ -99,7 +101,10 @@ class Checkpoints {
   void Wait();
   // On the thread of the save.
   static SavedVariables WriteHere(Shard& shard, const std::string& folder, int64_t step);
-  absl::Status Write(Session& session, const std::string& folder, checkpoint::Manifest manifest);
+  absl::Status Write(Session& session, const std::string& folder, checkpoint::Manifest manifest,
+                     const std::optional<checkpoint::Best>& best);
+  // Notes a checkpoint that is there as the best one, and removes those that are not to be kept.
+  void KeepBest(const checkpoint::Best& best);
   void TellFailure(int64_t step, const absl::Status& status);
   std::optional<ResumePoint> RestoreNewest(Graph& graph, Session& session, int attempts);
   void PutAside(int64_t step, std::string_view why);
@@ -116,11 +121,20 @@ class Checkpoints {
   bool probed_ = false;  // is Shard::travels known?
   std::thread writer_;
   std::atomic<bool> writing_{false};
-  int64_t begun_ = -1;  // the step of the last save that began
-  int64_t taken_ = -1;  // that of the last one that TakeEnded told of
-  absl::Status last_;   // how it ended; read after Wait
-  int64_t saved_ = -1;  // the last step that is in a checkpoint; read after Wait
+  int64_t begun_ = -1;                    // the step of the last save that began
+  int64_t taken_ = -1;                    // that of the last one that TakeEnded told of
+  absl::Status last_;                     // how it ended; read after Wait
+  double seconds_ = 0;                    // and how long it took
+  int64_t saved_ = -1;                    // the last step that is in a checkpoint; read after Wait
+  std::optional<checkpoint::Best> best_;  // what the next save is, if it is the best so far
 };
+
+// What to note as the best checkpoint of a model directory if the metric called `name` is better
+// than that of the best one before; else nothing.
+std::optional<checkpoint::Best> BetterThanBest(checkpoint::FileSystem& files,
+                                               const std::string& path, int64_t step,
+                                               const std::string& name,
+                                               const std::map<std::string, double>& metrics);
 
 // Notes the checkpoint of `step` in a model directory as the best one if the metric called `name`
 // is better than that of the best one before.

@@ -13,6 +13,7 @@
 #include "tutti/graph/ops/state.h"
 #include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/checkpoints/warm_start.h"
+#include "tutti/train/optimizers/optimizer.h"
 #include "tutti/train/reporting/packed_text.h"
 
 namespace tutti {
@@ -190,7 +191,13 @@ std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& ses
       try {
         RestoreVariables(config_, graph, session, *saved, variables, NamesOf(variables));
         restored_ = saved->manifest();
-        return PointOf(*saved);
+        ResumePoint point = PointOf(*saved);
+        // Workers that are not in lockstep may have made updates between the moment when the step
+        // was read and the snapshot.
+        if (use_ == Use::kTrain && !config_.strategy_object->InLockstep()) {
+          point.step = session.Run(GlobalStep(graph)).scalar<int64_t>();
+        }
+        return point;
       } catch (...) {
         last = StatusFromCurrentException();
         // A task was lost, and the checkpoint is whole.

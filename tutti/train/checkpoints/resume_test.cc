@@ -246,24 +246,27 @@ TEST_F(ResumeTest, EvaluatesTheNewestCheckpoint) {
   EXPECT_EQ(later.Evaluate({.input = data}).at("loss"), loss);
 }
 
-TEST_F(ResumeTest, ASignalSavesTheStep) {
+TEST_F(ResumeTest, ASignalSavesTheStepAndAnotherStartGoesOn) {
   const Values unbroken = Train(0, 13, "");
   RunConfig config = ConfigOf(nullptr, 4);
   config.max_steps = 13;
   config.model_dir = folder_.path();
-  Estimator estimator(ThreeClasses, config);
-  int batches = 0;
-  const auto input = [&] {
-    return Samples().Map([&](Columns columns) {
-      if (++batches == 6) RequestStop(SIGTERM);
-      return columns;
-    });
-  };
-  const TrainResult result = estimator.Train({.input = input});
-  RequestStop(0);
-  EXPECT_TRUE(result.stopped);
-  EXPECT_LT(result.steps, 13);
-  EXPECT_THAT(Steps(), ElementsAre(result.steps));
+  {
+    Estimator estimator(ThreeClasses, config);
+    int batches = 0;
+    const auto input = [&] {
+      return Samples().Map([&](Columns columns) {
+        if (++batches == 6) RequestStop(SIGTERM);
+        return columns;
+      });
+    };
+    const TrainResult result = estimator.Train({.input = input});
+    RequestStop(0);
+    EXPECT_TRUE(result.stopped);
+    EXPECT_LT(result.steps, 13);
+    EXPECT_THAT(Steps(), ElementsAre(result.steps));
+  }
+  ExpectSame(Train(0, 13, folder_.path()), unbroken);
 }
 
 // Whatever becomes of the directory, the training goes on, and says so each time.
@@ -293,6 +296,23 @@ TEST_F(ResumeTest, ASaveThatFailsDoesNotEndTheTraining) {
   }
   EXPECT_THAT(result.save_error, HasSubstr("No such file or directory"));
   ExpectSame(estimator.Variables(), unbroken);
+}
+
+// Every step has a checkpoint, or it was told that an earlier one was still being written.
+TEST_F(ResumeTest, OneSaveAtATime) {
+  Train(0, 60, folder_.path(), [](RunConfig& config) { config.save_every = "1"; });
+  const std::vector<int64_t> saved = Steps();
+  int64_t last = 0;
+  for (int64_t step = 1; step <= 60; ++step) {
+    if (std::find(saved.begin(), saved.end(), step) != saved.end()) {
+      last = step;
+      continue;
+    }
+    EXPECT_THAT(said_, HasSubstr(fmt::format(
+                           "no checkpoint of step {}: that of step {} is still being written\n",
+                           step, last)));
+  }
+  EXPECT_EQ(saved.front(), 60);
 }
 
 TEST_F(ResumeTest, KeepsAsManyAsItShould) {

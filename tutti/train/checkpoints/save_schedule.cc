@@ -37,7 +37,11 @@ std::string SaveSchedule::Check(std::string_view text) {
 }
 
 SaveSchedule::SaveSchedule(std::string_view text) {
-  if (Parse(text, &steps_, &nanos_)) return;
+  int64_t steps = 0;
+  if (Parse(text, &steps, &nanos_)) {
+    steps_ = EverySteps(steps);
+    return;
+  }
   ThrowInvalidArgument(fmt::format("save_every is \"{}\"; expected {}", text, Check(text)));
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "tutti/train/every_steps.h"
+
 namespace tutti {
 
 // When checkpoints are written while a training runs: "500" every so many steps, "60s" every so
@@ -17,14 +19,16 @@ class SaveSchedule {
 
   // After a step at `now`, in nanoseconds.
   bool Due(int64_t step, int64_t now) const {
-    if (steps_ > 0) return step % steps_ == 0;
-    return nanos_ > 0 && now - last_ >= nanos_;
+    return steps_.Due(step) || (nanos_ > 0 && now - last_ >= nanos_);
   }
   // A save, or the training, begins.
-  void Begin(int64_t now) { last_ = now; }
+  void Begin(int64_t step, int64_t now) {
+    steps_.Begin(step);
+    last_ = now;
+  }
 
  private:
-  int64_t steps_ = 0;
+  EverySteps steps_;
   int64_t nanos_ = 0;
   int64_t last_ = 0;
 };

@@ -28,7 +28,7 @@ class NameMap {
 struct WarmStart {
   std::vector<SavedName> taken;    // variables of the graph
   std::vector<std::string> names;  // the tensor that each takes
-  // For people: "dense_1/kernel: float32 [64, 10] here, float32 [64, 1000] there".
+  // Text for users: "dense_1/kernel: float32 [64, 10] here, float32 [64, 1000] there".
   std::vector<std::string> missing;
   std::vector<std::string> left_over;
 };

@@ -32,11 +32,12 @@ TEST(NameMapTest, MapsNamesAndBeginnings) {
 }
 
 TEST(SaveScheduleTest, CountsStepsOrSeconds) {
-  const SaveSchedule steps("5");
+  SaveSchedule steps("5");
   EXPECT_TRUE(steps.Due(10, 0));
+  steps.Begin(10, 0);
   EXPECT_FALSE(steps.Due(11, 0));
   SaveSchedule seconds("60s");
-  seconds.Begin(1'000'000'000);
+  seconds.Begin(0, 1'000'000'000);
   EXPECT_FALSE(seconds.Due(1, 60'999'999'999));
   EXPECT_TRUE(seconds.Due(1, 61'000'000'000));
   const SaveSchedule never("0");

@@ -80,14 +80,14 @@ class Estimator::Impl {
     if (first) {
       RunFacts facts = RunFactsOf(config_, graph_, dataset, training_.nodes.joint.order);
       const bool resumed = InitializeState();
-      checkpoints_->BeginTraining(graph_, std::move(facts));
-      update_ = TrainingStep(training_, config_);
+      checkpoints_->BeginTraining(graph_, std::move(facts), step_);
+      update_ = TrainingStep(training_, config_, step_);
       if (config_.Tells()) ShowStart(config_, graph_, training_, dataset);
-      if (config_.Tells() && config_.verbose && placer_ != nullptr) TellPlacement();
+      if (config_.Tells() && placer_ != nullptr) TellPlacement();
       if (config_.Tells() && resumed) TellResume(max_steps);
     }
     std::function<Metrics()> evaluate;
-    if (spec.evaluation) evaluate = [this, &spec] { return Evaluate(*spec.evaluation); };
+    if (spec.evaluation) evaluate = [this, &spec] { return EvaluateMeanwhile(*spec.evaluation); };
     hooks_ = MakeHooks(config_, spec.hooks, step_, max_steps, evaluate);
     TrainResult result = Loop(dataset, max_steps);
     if (!result.stopped) {
@@ -103,10 +103,7 @@ class Estimator::Impl {
     Agree(fmt::format("Evaluate (call {})", ++evaluations_), first,
           DataFacts(dataset, spec.max_steps));
     if (!session_) InitializeState();
-    const Metrics metrics = evaluation_->Run(*session_, dataset, spec.max_steps, peers());
-    checkpoints_->NoteMetrics(step_, metrics);
-    hooks_.AfterEvaluation({step_, metrics});
-    return metrics;
+    return RunEvaluation(dataset, spec.max_steps, peers());
   }
 
   Metrics EvaluateCheckpoints(const TrainSpec& train, const EvalSpec& spec) {
@@ -150,6 +147,21 @@ class Estimator::Impl {
 
  private:
   Peers& peers() const { return config_.strategy_object->peers(); }
+
+  // Between the steps of a training. A worker that is not in lockstep evaluates alone: the others
+  // go on.
+  Metrics EvaluateMeanwhile(const EvalSpec& spec) {
+    if (config_.strategy_object->InLockstep()) return Evaluate(spec);
+    AlonePeers alone;
+    return RunEvaluation(EvaluationData(spec), spec.max_steps, alone);
+  }
+
+  Metrics RunEvaluation(const Dataset& dataset, int64_t max_steps, Peers& with) {
+    const Metrics metrics = evaluation_->Run(*session_, dataset, max_steps, with);
+    checkpoints_->NoteMetrics(step_, metrics);
+    hooks_.AfterEvaluation({step_, metrics});
+    return metrics;
+  }
 
   // Samples of a batch: where workers are in lockstep, over all of them.
   int64_t GlobalBatch() const {
@@ -258,6 +270,7 @@ class Estimator::Impl {
     if (config_.strategy == "local") {
       options.devices = int(std::min<int64_t>(config_.devices, INT32_MAX));
       options.placement = config_.placement;
+      options.target = config_.target;
       if (!config_.device_memory.empty()) {
         options.device_memory = ValueOrThrow(topology::ParseBytes(config_.device_memory));
       }
@@ -285,8 +298,12 @@ class Estimator::Impl {
   }
 
   void TellPlacement() const {
-    const std::string placed = placer_->Describe();
-    if (!placed.empty()) FormatTo(stderr, "{}\n", placed);
+    if (config_.verbose) {
+      const std::string placed = placer_->Describe();
+      if (!placed.empty()) FormatTo(stderr, "{}\n", placed);
+    } else if (const std::string summary = placer_->Summary(); !summary.empty()) {
+      FormatTo(stderr, "{}: {}\n", config_.program, summary);
+    }
   }
 
   void TellResume(int64_t max_steps) const {
@@ -304,7 +321,11 @@ class Estimator::Impl {
   TrainResult Loop(const Dataset& dataset, int64_t max_steps) {
     const auto driver = config_.strategy_object->MakeDriver(*session_, training_.nodes,
                                                             {.first = step_, .end = max_steps});
-    const int64_t first_position = position_;
+    const int64_t first_step = step_, first_position = position_;
+    // Every update takes a batch, whoever makes it.
+    const auto position_of = [&](int64_t step) {
+      return first_position + (step - first_step) * dataset.batch_size();
+    };
     BatchByNumber batches(dataset, first_position);
     TrainingReport report(config_, training_.nodes.joint.how);
     hooks_.OnStart({config_, graph_, training_, *session_, step_, max_steps, dataset.samples()});
@@ -316,12 +337,12 @@ class Estimator::Impl {
       const int64_t asked = NowNanos();
       if (out_of_data = !batches.Read(number, &batch); out_of_data) break;
       report.CountInput(NowNanos() - asked);
-      stop = RunStep(*driver, batch, dataset.batch_size());
+      stop = RunStep(*driver, batch, dataset.batch_size(), report);
       loss = update_.result().loss;
-      report.CountStep(update_.result().samples, loss);
+      report.CountStep(update_.result());
       any = true;
-      position_ = first_position + (number + 1) * dataset.batch_size();
-      if (step_ < max_steps && !stop) Save();
+      position_ = position_of(step_);
+      if (step_ < max_steps && !stop) Save(position_of);
     }
     driver->Leave();
     hooks_.OnEnd({step_, double(NowNanos() - begin) * 1e-9,
@@ -331,10 +352,12 @@ class Estimator::Impl {
       FormatTo(stderr, "{}: {}\n", config_.program, session_->Explain().Summary());
     }
     TrainResult result = report.Finish(loss, driver->Report());
-    const int64_t batch = dataset.batch_size();
-    const StepsMade made = driver->Made({step_, (position_ - first_position) / batch});
+    const StepsMade made = driver->Made({step_, step_ - first_step});
     step_ = made.step;
-    position_ = first_position + made.batches * batch;
+    // After a stop, other workers may have made updates that this one has not heard of.
+    const int64_t taken =
+        std::max({int64_t{0}, made.batches, std::min(made.step, max_steps) - first_step});
+    position_ = first_position + taken * dataset.batch_size();
     if (AnyStopped(stop)) {
       const JointStop joint = AgreeOnStop(peers(), hooks_.control().reason());
       result.stopped = joint.signal != 0;
@@ -361,10 +384,17 @@ class Estimator::Impl {
   }
 
   // Begins a save if one is due.
-  void Save() {
+  void Save(const std::function<int64_t(int64_t)>& position_of) {
     if (const auto ended = checkpoints_->TakeEnded()) hooks_.AfterSave(*ended);
-    if (checkpoints_->WillSave(step_, /*last=*/false)) hooks_.BeforeSave(step_);
-    checkpoints_->AfterStep(*session_, step_, position_);
+    int64_t step = step_;
+    if (checkpoints_->WillSave(step_, /*last=*/false)) {
+      // Others have made updates since this worker's last one, which are in the snapshot, too.
+      if (!config_.strategy_object->InLockstep()) {
+        step = session_->Run(GlobalStep(graph_)).scalar<int64_t>();
+      }
+      hooks_.BeforeSave(step);
+    }
+    checkpoints_->AfterStep(*session_, step, position_of(step));
   }
 
   void TellStop(const JointStop& stop, int64_t max_steps) const {
@@ -381,11 +411,14 @@ class Estimator::Impl {
   }
 
   // One update. True if the training should end after it.
-  bool RunStep(StepDriver& driver, const Minibatch& batch, int64_t global_batch) {
+  bool RunStep(StepDriver& driver, const Minibatch& batch, int64_t global_batch,
+               TrainingReport& report) {
     const bool traced = hooks_.BeforeStep(step_);
     RunTrace trace;
+    const int64_t begin = NowNanos();
     update_.Run(driver, *session_, batch, global_batch, step_,
                 StopRequested() || !hooks_.control().reason().empty(), traced ? &trace : nullptr);
+    report.CountRun(NowNanos() - begin);
     const StepResult& result = update_.result();
     step_ = result.step;
     hooks_.AfterStep({step_, result.loss, result.samples, update_.values(), *session_,

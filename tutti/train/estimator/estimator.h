@@ -17,8 +17,8 @@ namespace tutti {
 
 // Builds the model: once to train, once more on the same variables to evaluate.
 using ModelFunction = std::function<ModelSpec(const Features& batch, Mode mode)>;
-// Where the samples come from, shuffled and repeated as is right for them. Batches, slices of the
-// workers and prefetching are the Estimator's.
+// Returns the samples, shuffled and repeated as they need it. The Estimator itself adds batches,
+// the workers' slices and prefetching.
 using InputFunction = std::function<Dataset()>;
 
 struct EvalSpec {
@@ -63,22 +63,22 @@ class Estimator {
   Estimator(const Estimator&) = delete;
   Estimator& operator=(const Estimator&) = delete;
 
-  // Makes updates until the step count, the end of the data, or a stop signal to any worker. Shows
+  // Trains until the step count, the end of the data, or a stop signal to any worker. Prints the
   // model, cluster and strategy, then progress, and at the end where the time went. A second call
-  // goes on from there. With a RunConfig::model_dir it begins where the newest checkpoint there is,
-  // writes checkpoints as it goes, and one at its end.
+  // continues the training. With a RunConfig::model_dir it resumes from the newest checkpoint
+  // there, writes checkpoints while it trains, and one at the end.
   TrainResult Train(const TrainSpec& spec);
 
-  // The mean of loss and metrics over the dataset, the workers sharing the work. Without a training
-  // before, that of the newest checkpoint in RunConfig::model_dir, or of the initial values. A stop
-  // of any worker ends it with an Error (kCancelled).
+  // The mean of loss and metrics over the dataset; the workers share the work. If Train was not
+  // called before, evaluates the newest checkpoint in RunConfig::model_dir, or else the initial
+  // values. A stop of any worker ends it with an Error (kCancelled).
   Metrics Evaluate(const EvalSpec& spec);
 
-  // What the task evaluator of a cluster does (RunConfig::evaluates): evaluates each checkpoint
-  // that a training with `train` makes in RunConfig::model_dir, and the last one in any case, until
-  // that training is over. Writes to MODEL_DIR/eval what it finds. Gives the metrics of the last
-  // checkpoint; none if another evaluator had them before. Throws Error: kUnavailable when nobody
-  // trains.
+  // The work of a cluster's evaluator task (RunConfig::evaluates): evaluates each checkpoint that a
+  // training with `train` writes to RunConfig::model_dir, and the last one in any case, until that
+  // training is over. Writes the results to MODEL_DIR/eval. Returns the metrics of the last
+  // checkpoint; none if an earlier evaluator has evaluated it. Throws Error: kUnavailable if no
+  // training runs.
   Metrics EvaluateCheckpoints(const TrainSpec& train, const EvalSpec& spec);
 
   // What the model says of each sample, by name, in the order of the dataset:
@@ -102,11 +102,11 @@ class Estimator {
   std::unique_ptr<Impl> impl_;
 };
 
-// Does what the role of this task asks for. Whoever trains trains, evaluates, prints the metrics:
-// "test accuracy 91.42%  loss 0.2401", and exports the model if RunConfig::export_dir says where.
-// After a training that was stopped by a signal there is no evaluation, no metrics and no export.
-// Where the cluster has an evaluator, that one evaluates and prints, beside the training, and those
-// who train get no metrics.
+// Does the work of this task's role. A trainer trains, evaluates, prints the metrics ("test
+// accuracy 91.42%  loss 0.2401"), and exports the model if RunConfig::export_dir is set. If a
+// signal stopped the training, it neither evaluates nor exports and returns no metrics. If the
+// cluster has an evaluator task, that task evaluates checkpoints and prints, and the trainers
+// return no metrics.
 Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const EvalSpec& eval);
 
 }  // namespace tutti

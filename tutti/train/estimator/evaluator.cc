@@ -1,5 +1,5 @@
-// How an evaluator and a training that do not know each other come to one end. All they share is
-// the model directory:
+// How an evaluator and a training that do not communicate end together. All they share is the model
+// directory:
 //
 //   training                                       evaluator
 //   locks the directory, removes "finished"
@@ -20,12 +20,16 @@
 // Where nobody has locked it for a while and there is no such file, the training has died or was
 // never started. "A while" is twice --start-timeout, because workers may wait that long for each
 // other before the chief opens the directory.
+//
+// Where the chief writes to another disk, the part of the training in all this is played by a
+// mirror of its directory (mirror/directory_mirror.h).
 #include "tutti/train/estimator/evaluator.h"
 
 #include <fmt/format.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -37,6 +41,7 @@
 #include "tutti/checkpoint/model_directory.h"
 #include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/train/estimator/joint_stop.h"
+#include "tutti/train/mirror/directory_mirror.h"
 #include "tutti/train/stop.h"
 #include "tutti/train/summaries/evaluation_log.h"
 
@@ -59,6 +64,7 @@ class Evaluator {
         evaluate_(evaluate),
         patience_(2 * config.start_timeout),
         log_(ValueOrThrow(EvaluationLog::Open(config.model_dir))),
+        mirror_(DirectoryMirror::Start(config)),
         held_at_(NowNanos()) {}
 
   Metrics Run() {
@@ -68,6 +74,7 @@ class Evaluator {
                                     log_.last_step()));
     for (;;) {
       ThrowIfStopped();
+      if (mirror_ != nullptr) ThrowIfError(WithPrefix(mirror_->status(), "--model-dir: "));
       const bool over = IsOver();
       if (const auto step = Next()) {
         Evaluate(*step);
@@ -111,7 +118,8 @@ class Evaluator {
     throw Error(
         Code::kUnavailable,
         fmt::format("no job has trained in {} for {:.0f} s, and none has finished there; is the "
-                    "training running, with this --model-dir on a disk that both share?",
+                    "training running, with this --model-dir on a disk that both share, or with "
+                    "this evaluator in its cluster?",
                     config_.model_dir, idle));
   }
 
@@ -155,10 +163,11 @@ class Evaluator {
   const std::function<Metrics(const SavedCheckpoint&)>& evaluate_;
   const double patience_;  // seconds
   EvaluationLog log_;
-  int64_t held_at_;             // when a job last had the directory, or this began
-  bool seen_ = false;           // a training under way
-  std::set<int64_t> unusable_;  // checkpoints that are damaged
-  absl::Status failed_;         // of the last one, if that could not be evaluated
+  std::unique_ptr<DirectoryMirror> mirror_;  // null: the directory must be the training's
+  int64_t held_at_;                          // when a job last had the directory, or this began
+  bool seen_ = false;                        // a training under way
+  std::set<int64_t> unusable_;               // checkpoints that are damaged
+  absl::Status failed_;                      // of the last one, if that could not be evaluated
   Metrics last_;
 };
 

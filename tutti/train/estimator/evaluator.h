@@ -16,7 +16,8 @@ namespace tutti {
 // (summaries/evaluation_log.h). Gives the metrics of the last one; none if that was evaluated by an
 // evaluator before this one.
 //
-// The training does not know of it: the two meet in the directory alone (evaluator.cc). Throws
+// The training does not wait for it: the two meet in the directory, or in a mirror of it where the
+// evaluator stands in the cluster and sees another disk (evaluator.cc). Throws
 // Error: kUnavailable when nobody trains there and no training has ended there; kCancelled after a
 // stop (train/stop.h).
 Metrics EvaluateCheckpoints(

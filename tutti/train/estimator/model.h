@@ -48,9 +48,9 @@ struct ModelSpec {
   // kTrain: which of the trainable variables are trained, by full name. Not given: all.
   std::function<bool(std::string_view variable)> trains = {};
   WeightDecay weight_decay = {};
-  // kTrain: in how many parts the samples of an update pass, one after the other. A worker takes
-  // RunConfig::batch_size samples for each part, so an update sees that many times `accumulate`;
-  // the memory is that of one part. Moving averages (BatchNorm) move by the last part of an update.
+  // kTrain: in how many parts the samples of an update pass, one after the other (strategies with
+  // parameter servers take 1 alone). A worker takes RunConfig::batch_size samples for each part,
+  // and has memory for one part. Moving averages (BatchNorm) move by the last part of an update.
   int64_t accumulate = 1;
 };
 

@@ -4,6 +4,7 @@
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/estimator/evaluator.h"
 #include "tutti/train/export/export_format.h"
+#include "tutti/train/mirror/checkpoint_feed.h"
 
 namespace tutti {
 
@@ -20,6 +21,7 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
   if (config.leads() && !config.export_dir.empty()) {
     CheckExportTarget(checkpoint::FileSystem::System(), config.export_dir);
   }
+  CheckpointFeed feed(config);
   TrainSpec checked = train;
   checked.evaluation = eval;
   const TrainResult trained = estimator.Train(checked);
@@ -30,6 +32,7 @@ Metrics TrainAndEvaluate(Estimator& estimator, const TrainSpec& train, const Eva
   if (const std::string& to = config.export_dir; !to.empty()) {
     estimator.Export(to, {.input = eval.input});
   }
+  feed.Finish();
   if (!trained.save_error.empty()) {
     throw Error(Code::kDataLoss,
                 "the training is done, but its last checkpoint could not be "

@@ -29,6 +29,14 @@ void ScaleByFinite(Output loss, std::vector<GradientAndVariable>& list) {
   }
 }
 
+// Makes the gradients of a sum over samples those of the mean.
+void DivideBySamples(Output samples, std::vector<GradientAndVariable>& list) {
+  const Output inverse = Div(1.0f, Maximum(samples, 1.0f));
+  for (GradientAndVariable& entry : list) {
+    if (!entry.gradient.empty()) entry = Scaled(entry, inverse);
+  }
+}
+
 // The text of a graph with this worker's own devices left out, which differ from worker to worker.
 std::string WithoutDevices(std::string text, const RunConfig& config) {
   for (const std::string& device : config.strategy_object->Devices()) {
@@ -53,6 +61,15 @@ void CheckSpec(const ModelSpec& spec) {
         "the model function gave an accumulate of {}; expected 1 to {}, the parts of an update",
         spec.accumulate, kMostParts));
   }
+}
+
+// What the parts of an update leave is in variables, which all workers would share.
+[[noreturn]] void RefuseAccumulation(const ModelSpec& spec, const Strategy& strategy) {
+  ThrowInvalidArgument(
+      fmt::format("the model function gave an accumulate of {}, and strategy {} keeps variables on "
+                  "servers, where the workers' sums would mix; expected 1: take a larger "
+                  "--batch-size, more workers, or strategy local, mirrored or allreduce",
+                  spec.accumulate, strategy.name()));
 }
 
 // The variables that are to be trained.
@@ -108,10 +125,22 @@ TrainingGraph BuildTraining(Graph& graph, const ModelFunction& model, const RunC
   const DeviceScope device(graph, strategy.UpdateDevice());
   StepNodes& nodes = training.nodes;
   auto list = strategy.Aggregate(computed, step, &nodes.joint);
-  // Where the update is a run of its own, a worker has only its own gradients.
-  training.gradients = nodes.joint.nodes == nullptr ? list : computed;
+  if (spec.accumulate > 1 && nodes.joint.nodes != nullptr) RefuseAccumulation(spec, strategy);
+  const bool shows_norm = config.Shows("gradient-norm");
+  if (nodes.joint.nodes == nullptr) {
+    training.gradients = list;
+    if (shows_norm) training.gradient_norm = GlobalNorm(list);
+  } else {
+    // The update is a run of its own: a worker has only its own gradients.
+    const DeviceScope own(graph, towers.loss.node->device());
+    training.gradients = computed;
+    // What a strategy differentiates instead of the mean over samples is their sum.
+    if ((shows_norm || config.histograms) && differentiated != step.loss) {
+      DivideBySamples(step.samples, training.gradients);
+    }
+    if (shows_norm) training.gradient_norm = GlobalNorm(training.gradients);
+  }
   ScaleByFinite(nodes.joint.loss, list);
-  if (config.Shows("gradient-norm")) training.gradient_norm = GlobalNorm(training.gradients);
   if (spec.clip_norm > 0) list = ClipByGlobalNorm(list, spec.clip_norm);
   const auto join_state = [&](std::span<const StateChange> of_towers) {
     std::vector<StateChange> joined = towers.Join(of_towers);

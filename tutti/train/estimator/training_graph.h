@@ -23,7 +23,9 @@ struct TrainingGraph {
   // What log and summaries may show: float32 scalars; the norm only where it is asked for.
   Output learning_rate;
   Output gradient_norm;
-  std::vector<GradientAndVariable> gradients;  // of all workers, before clipping
+  // Before clipping: of the mean over all workers' samples, or, where the update is a run of its
+  // own (ps strategies), over those of this worker.
+  std::vector<GradientAndVariable> gradients;
   int64_t model_nodes = 0;  // the nodes of the graph that the model function has made, or before it
 
   // Adds what feeds the towers with `batch`.

@@ -16,7 +16,7 @@ Output ValueOf(const GradientValue& gradient) {
 
 }  // namespace
 
-TrainingStep::TrainingStep(const TrainingGraph& training, const RunConfig& config)
+TrainingStep::TrainingStep(const TrainingGraph& training, const RunConfig& config, int64_t step)
     : training_(&training), shows_rate_(config.Shows("learning-rate")) {
   if (shows_rate_) fetches_.push_back(training.learning_rate);
   if (training.gradient_norm) fetches_.push_back(training.gradient_norm);
@@ -24,7 +24,8 @@ TrainingStep::TrainingStep(const TrainingGraph& training, const RunConfig& confi
   fetches_.insert(fetches_.end(), metrics_.outputs().begin(), metrics_.outputs().end());
   // Whether or not this worker writes: the plan must be the same on all.
   if (config.histograms) {
-    gradients_every_ = config.summary_every;
+    gradients_every_ = EverySteps(config.summary_every);
+    gradients_every_.Begin(step);
     with_gradients_ = fetches_;
     for (const GradientAndVariable& entry : training.gradients) {
       if (entry.gradient.empty()) continue;
@@ -54,7 +55,7 @@ void TrainingStep::Run(StepDriver& driver, Session& session, const Minibatch& ba
     }
     FeedPart(parts.back(), global_batch, stop);
   }
-  const bool gradients = gradients_every_ > 0 && (step + 1) % gradients_every_ == 0;
+  const bool gradients = gradients_every_.Reached(step + 1);
   const std::vector<Output>& fetches = gradients ? with_gradients_ : fetches_;
   fetched_count_ = fetches.size();
   result_ = driver.Run({.feeds = feeds_,

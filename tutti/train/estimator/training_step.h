@@ -7,6 +7,7 @@
 #include "tutti/client/session.h"
 #include "tutti/data/dataset.h"
 #include "tutti/train/estimator/training_graph.h"
+#include "tutti/train/every_steps.h"
 #include "tutti/train/metrics/metric_states.h"
 #include "tutti/train/run_config.h"
 
@@ -17,7 +18,8 @@ namespace tutti {
 class TrainingStep {
  public:
   TrainingStep() = default;
-  TrainingStep(const TrainingGraph& training, const RunConfig& config);
+  // `step` updates were made before the first one.
+  TrainingStep(const TrainingGraph& training, const RunConfig& config, int64_t step);
 
   // One update from this worker's samples; `step` updates were made before. `stop` asks all workers
   // for an end after it. `trace`, unless null, is filled. Throws Error.
@@ -37,7 +39,7 @@ class TrainingStep {
 
   const TrainingGraph* training_ = nullptr;
   bool shows_rate_ = false;
-  int64_t gradients_every_ = 0;  // 0: never
+  EverySteps gradients_every_;
   MetricStates metrics_;
   StepResult result_;
   std::vector<Output> fetches_;  // values, metrics

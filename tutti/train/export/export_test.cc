@@ -23,6 +23,8 @@
 #include "tutti/train/export/exported_model.h"
 #include "tutti/train/heads/heads.h"
 #include "tutti/train/optimizers/optimizers.h"
+#include "tutti/train/strategies/ps/async.h"
+#include "tutti/train/strategies/ps/servers_under_test.h"
 #include "tutti/train/strategies/workers_under_test.h"
 
 namespace tutti {
@@ -306,6 +308,51 @@ TEST_F(ExportTest, SaysWhatAModelLacks) {
   });
   EXPECT_THAT(ErrorOf([&] { mute->Predict(All(Images(4))); }),
               HasSubstr("gave no predictions for Mode::kPredict"));
+}
+
+// A table whose rows are on two servers: the model that is exported has its parts, and the check
+// of its look-ups.
+TEST_F(ExportTest, ATableInPartsGivesTheSameBits) {
+  const auto samples = [](int64_t count) {
+    Tensor id(kInt64, {count}), label(kInt32, {count});
+    for (int64_t i = 0; i < count; ++i) {
+      id.data<int64_t>()[i] = (i * 7) % 30;
+      label.data<int32_t>()[i] = int32_t(i % 3);
+    }
+    return Columns{{"id", id}, {"label", label}};
+  };
+  const auto model = [](const Features& batch, Mode mode) {
+    const Output rows = nn::Embedding(batch["id"], 30, 4, {}, "words");
+    return MultiClassHead(3).Spec(nn::Dense(CheckNumerics(rows, "rows"), 3), batch["label"],
+                                  Adam({.learning_rate = 0.01}), mode);
+  };
+  ServersUnderTest cluster(2, 1);
+  AsyncOptions options;
+  options.common.split_bytes = 100;
+  Columns expected;
+  const auto errors = cluster.OnWorkers(
+      [&](ParameterServers found) { return MakeAsyncStrategy(std::move(found), options); },
+      [&](int /*rank*/, std::shared_ptr<const Strategy> strategy) {
+        RunConfig config = Config();
+        config.strategy = strategy->name();
+        config.strategy_object = strategy;
+        Estimator estimator(model, config);
+        estimator.Train(
+            {.input = [&] { return Dataset::FromTensors(samples(40)).Repeat(); }, .max_steps = 20});
+        EXPECT_TRUE(estimator.Variables().contains("words/table/part_1"));
+        estimator.Export(dir, All(samples(1)));
+        expected = estimator.Predict(All(samples(25)));
+      });
+  ASSERT_THAT(errors, ElementsAre(""));
+  const ExportedModel exported(dir);
+  const Columns found = exported.Predict(samples(25));
+  for (const auto& [name, value] : expected) {
+    EXPECT_TRUE(value.BitwiseEquals(found.at(name))) << name;
+  }
+  Columns outside = samples(2);
+  outside.at("id").data<int64_t>()[1] = 30;
+  EXPECT_THAT(ErrorOf([&] { exported.Predict(outside); }),
+              HasSubstr("row outside variable \"words/table\""));
 }
 
 TEST_F(ExportTest, OfSeveralWorkersTheFirstWrites) {

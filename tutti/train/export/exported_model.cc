@@ -32,7 +32,7 @@ void RequirePure(const Graph& graph, const std::string& path) {
     const Graph& here = *open.back();
     open.pop_back();
     for (const auto& node : here.nodes()) {
-      if (node->op() != "Variable" && (node->def().has_effects() || node->def().collective)) {
+      if (node->op() != "Variable" && (!node->def().only_computes() || node->def().collective)) {
         ThrowInvalidArgument(fmt::format("{}: {} does more than compute; an exported model may not",
                                          path, node->Describe()));
       }

@@ -24,7 +24,8 @@ struct ModelValue {
 //   Print(results.at("class"));
 //
 // docs/formats/exported_model.md describes the directory. A directory from anywhere is safe to
-// load: the graph may only compute. Predict may be called by several threads at once.
+// load: the graph may only compute, and check what it computes (Assert). Predict may be called by
+// several threads at once.
 class ExportedModel {
  public:
   // Throws Error that names the file and what is wrong with it.

@@ -32,7 +32,7 @@ void Prune(const std::map<std::string, Output>& outputs, Graph& pruned,
   std::unordered_map<const Node*, const Node*> copies;
   for (const auto& node : graph.nodes()) {
     if (!needed[size_t(node->id())]) continue;
-    if (node->op() != "Variable" && node->def().has_effects()) {
+    if (node->op() != "Variable" && !node->def().only_computes()) {
       throw Error(Code::kUnimplemented,
                   fmt::format("Export: the predictions depend on {}, which does more than compute; "
                               "leave it out in Mode::kPredict",

@@ -6,8 +6,8 @@
 
 #include "tutti/train/estimator/model.h"
 
-// Heads: what stands on top of a network. A head makes of the network's last values and the labels
-// what an Estimator needs: loss, metrics and predictions.
+// A head is the top of a network. It turns the network's last values and the labels into what an
+// Estimator needs: loss, metrics and predictions.
 namespace tutti {
 
 // Immutable; every method throws Error where values do not fit, naming the head.

@@ -22,15 +22,17 @@ std::shared_ptr<Hook> MakeProgressHook(const RunConfig& config);
 // "step 100 loss 0.312500 learning_rate 0.001" every --log-every steps, on the worker that leads.
 std::shared_ptr<Hook> MakeLogHook(const RunConfig& config);
 
-// A Chrome trace of all workers: --trace. `step` updates were made before. All workers call it.
-// Throws Error.
+// A Chrome trace of all workers, or of the one that leads where they are not in lockstep: --trace.
+// `step` updates were made before. All workers call it. Throws Error.
 std::shared_ptr<Hook> MakeProfilerHook(const RunConfig& config, int64_t step, int64_t max_steps);
 
-// Evaluates every --eval-every steps. `evaluate` must reach AfterEvaluation of all hooks.
+// Evaluates every --eval-every steps: on all workers, or on the one that leads where they are not
+// in lockstep. `evaluate` must reach AfterEvaluation of all hooks.
 std::shared_ptr<Hook> MakeEvaluationHook(const RunConfig& config,
                                          std::function<Metrics()> evaluate);
 
-// Ends the training when a metric has not become better in so many evaluations: --early-stop.
+// Ends the training when a metric has not become better in so many evaluations: --early-stop. Where
+// workers are not in lockstep, the others learn of it with the next step of the one that leads.
 // The metric's name tells what is better (SmallerIsBetter, metrics/metric_states.h). Throws Error
 // for a malformed text.
 std::shared_ptr<Hook> MakeEarlyStopHook(const RunConfig& config);

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/metrics/metric_states.h"
@@ -20,7 +21,8 @@ std::string NamesOf(const Metrics& metrics) {
 
 class EarlyStopHook final : public Hook {
  public:
-  explicit EarlyStopHook(EarlyStop rule) : rule_(std::move(rule)) {}
+  // `together`: all workers have the metrics, after the same step.
+  EarlyStopHook(EarlyStop rule, bool together) : rule_(std::move(rule)), together_(together) {}
 
   void AfterEvaluation(const EvaluationEnd& end, TrainingControl& control) override {
     const auto found = end.metrics.find(rule_.metric);
@@ -38,15 +40,16 @@ class EarlyStopHook final : public Hook {
       best_step_ = end.step;
       waited_ = 0;
     } else if (++waited_ >= rule_.patience) {
-      control.StopHere(
-          fmt::format("{} has not become better than {:.6g} (step {}) in {} "
-                      "evaluation{}",
-                      rule_.metric, best_, best_step_, waited_, waited_ == 1 ? "" : "s"));
+      std::string reason =
+          fmt::format("{} has not become better than {:.6g} (step {}) in {} evaluation{}",
+                      rule_.metric, best_, best_step_, waited_, waited_ == 1 ? "" : "s");
+      together_ ? control.StopHere(std::move(reason)) : control.Stop(std::move(reason));
     }
   }
 
  private:
   const EarlyStop rule_;
+  const bool together_;
   double best_ = std::nan("");
   int64_t best_step_ = 0;
   int64_t waited_ = 0;
@@ -86,7 +89,14 @@ EarlyStop ParseEarlyStop(const std::string& text) {
 
 std::shared_ptr<Hook> MakeEarlyStopHook(const RunConfig& config) {
   if (config.early_stop.empty()) return nullptr;
-  return std::make_shared<EarlyStopHook>(ParseEarlyStop(config.early_stop));
+  if (config.eval_every == 0 && config.leads()) {
+    Log(LogLevel::kWarning,
+        "--early-stop {}: there are no evaluations while the model is trained; give --eval-every "
+        "as well",
+        config.early_stop);
+  }
+  return std::make_shared<EarlyStopHook>(ParseEarlyStop(config.early_stop),
+                                         config.strategy_object->InLockstep());
 }
 
 }  // namespace tutti

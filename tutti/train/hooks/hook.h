@@ -19,7 +19,7 @@ struct RunConfig;
 struct RunTrace;
 struct TrainingGraph;
 
-// What a training tells its hooks. Everything is valid during the call only.
+// The arguments of hooks. References and spans are valid during the call only.
 
 // Before the first step of a call of Train.
 struct TrainingStart {
@@ -50,7 +50,8 @@ struct StepEnd {
 struct SaveEnd {
   int64_t step = 0;
   std::string path;
-  std::string error;  // empty: it is there
+  std::string error;   // empty: it is there
+  double seconds = 0;  // from the step until it was durable
 };
 
 struct EvaluationEnd {
@@ -72,8 +73,8 @@ struct SessionStart {
   Session& session;
   bool is_chief = true;
   int worker = 0;
-  // How often the chief has given the variables their values; more than at any session before if it
-  // has done so since.
+  // How many times the chief has initialised or restored the variables. A greater number than in
+  // the previous session means that it has done so since.
   int64_t generation = 1;
   int64_t step = 0;  // updates made before
   int64_t max_steps = 0;
@@ -92,7 +93,7 @@ struct SessionRun {
 // How a hook ends a training. All workers stop after the same step.
 class TrainingControl {
  public:
-  // Any worker may ask; one more step may be made, by which the others learn of it.
+  // Any worker may call it. One more step may be made, which passes the request on to the others.
   void Stop(std::string reason) {
     if (reason_.empty()) reason_ = std::move(reason);
   }
@@ -112,14 +113,14 @@ class TrainingControl {
 };
 
 // Code that runs around the steps, saves and evaluations of a training: TrainSpec::hooks. Every
-// worker has hooks of its own; what writes or prints asks RunConfig::leads(). Calls come from the
-// training's thread, in the order of the list, OnEnd in reverse. What a hook throws ends the
-// training.
+// worker has its own hooks; a hook that writes or prints should check RunConfig::leads(). Hooks are
+// called on the training's thread, in the order of the list, OnEnd in reverse. An exception from a
+// hook ends the training.
 class Hook {
  public:
   virtual ~Hook() = default;
   virtual void OnStart(const TrainingStart& /*start*/) {}
-  // `step` updates were made before. True: StepEnd::trace is to be there. All workers must say the
+  // `step` updates were made before. Return true to get StepEnd::trace. All workers must return the
   // same.
   virtual bool BeforeStep(int64_t /*step*/) { return false; }
   virtual void AfterStep(const StepEnd& /*end*/, TrainingControl& /*control*/) {}
@@ -136,14 +137,15 @@ class Hook {
   virtual void AfterRun(SessionRun& /*run*/, std::span<const Tensor> /*fetched*/) {}
   // The run failed with `error`; a hook that knows why may throw that instead.
   virtual void OnRunError(const Error& /*error*/) {}
-  // The hook must not use the session any more when it returns. `well`: the training is over.
+  // The hook must not use the session after it returns. `well`: the training ended, without error.
   virtual void OnSessionEnd(bool /*well*/) {}
-  // May the chief leave the variables as they are if all have values? Else it goes back to its last
-  // checkpoint.
+  // True if the chief may keep the variables as they are when all of them have values. Otherwise it
+  // restores its last checkpoint.
   virtual bool KeepsLiveState() const { return true; }
 };
 
-// Calls `function` after every `every`-th step.
+// Calls `function` after every `every`-th step; where the steps of this worker jump over it, after
+// the next one (train/every_steps.h).
 std::shared_ptr<Hook> AfterSteps(int64_t every,
                                  std::function<void(const StepEnd&, TrainingControl&)> function);
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tutti/base/status.h"
+#include "tutti/train/every_steps.h"
 #include "tutti/train/hooks/built_in.h"
 
 namespace tutti {
@@ -15,12 +16,14 @@ class StepsHook final : public Hook {
  public:
   StepsHook(int64_t every, std::function<void(const StepEnd&, TrainingControl&)> function)
       : every_(every), function_(std::move(function)) {}
+  void OnSession(const SessionStart& start) override { every_.Begin(start.step); }
+  void OnStart(const TrainingStart& start) override { every_.Begin(start.step); }
   void AfterStep(const StepEnd& end, TrainingControl& control) override {
-    if (end.step % every_ == 0) function_(end, control);
+    if (every_.Reached(end.step)) function_(end, control);
   }
 
  private:
-  const int64_t every_;
+  EverySteps every_;
   const std::function<void(const StepEnd&, TrainingControl&)> function_;
 };
 

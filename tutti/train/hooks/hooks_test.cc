@@ -10,10 +10,13 @@
 #include <sstream>
 
 #include "tutti/base/error.h"
+#include "tutti/checkpoint/model_directory.h"
+#include "tutti/checkpoint/saved_checkpoint.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/kernels/register.h"
 #include "tutti/nn/dense.h"
+#include "tutti/testing/temporary_directory.h"
 #include "tutti/train/estimator/estimator.h"
 #include "tutti/train/heads/heads.h"
 #include "tutti/train/hooks/built_in.h"
@@ -123,6 +126,39 @@ TEST_F(HooksTest, AreCalledAroundSaves) {
   Estimator(Model, config).Train({.input = Endless, .hooks = {diary}});
   EXPECT_THAT(diary->saves, ElementsAre("before 2", "after 2", "before 3", "after 3"));
   std::filesystem::remove_all(config.model_dir);
+}
+
+// The metric is best in the middle; what is kept is the state of that step.
+TEST_F(HooksTest, TheBestCheckpointOfATrainingIsKept) {
+  const auto model = [](const Features& batch, Mode mode) {
+    ModelSpec spec = Model(batch, mode);
+    const Output step = Cast(GlobalStep(batch["x"].graph()), kFloat32);
+    spec.metrics["score"] = Sub(10.0f, Abs(Sub(step, 6.0f)));
+    return spec;
+  };
+  for (const char* save_every : {"0", "1", "3"}) {
+    const testing::TemporaryDirectory folder;
+    RunConfig config = Config(12);
+    config.model_dir = folder.path();
+    config.save_every = save_every;
+    config.keep = 1;
+    config.keep_best = "score";
+    config.eval_every = 2;
+    Estimator estimator(model, config);
+    TrainAndEvaluate(estimator, {.input = Endless}, {.input = [] { return Samples(10); }});
+    auto& files = checkpoint::FileSystem::System();
+    const auto best = checkpoint::ReadBest(files, folder.path()).value();
+    ASSERT_TRUE(best) << save_every;
+    EXPECT_EQ(best->step, 6) << save_every;
+    EXPECT_EQ(best->value, 10) << save_every;
+    EXPECT_THAT(checkpoint::ListCheckpoints(files, folder.path()).value(), ElementsAre(12, 6));
+    const auto saved = checkpoint::SavedCheckpoint::Open(
+        files, folder.path() + "/" + checkpoint::CheckpointName(6));
+    ASSERT_TRUE(saved.ok()) << saved.status();
+    checkpoint::SavedCheckpoint::Request request = {"global_step", 0, Tensor(kInt64, {})};
+    ASSERT_TRUE(saved->Read(std::span(&request, 1)).ok());
+    EXPECT_EQ(request.target.scalar<int64_t>(), 6);
+  }
 }
 
 TEST_F(HooksTest, ALambdaCanEndTheTraining) {

@@ -5,10 +5,10 @@
 #include <optional>
 
 #include "tutti/base/console.h"
-#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/train/estimator/bad_values.h"
 #include "tutti/train/estimator/training_graph.h"
+#include "tutti/train/every_steps.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/reporting/progress.h"
 
@@ -64,15 +64,17 @@ class ProgressHook final : public Hook {
 class LogHook final : public Hook {
  public:
   explicit LogHook(int64_t every) : every_(every) {}
+  void OnSession(const SessionStart& start) override { every_.Begin(start.step); }
+  void OnStart(const TrainingStart& start) override { every_.Begin(start.step); }
   void AfterStep(const StepEnd& end, TrainingControl& /*control*/) override {
-    if (end.step % every_ != 0) return;
+    if (!every_.Reached(end.step)) return;
     std::string text = fmt::format("step {} loss {:.6f}", end.step, end.loss);
     for (const auto& [name, value] : end.values) text += fmt::format(" {} {:.6g}", name, value);
     WriteTo(stderr, text + "\n");
   }
 
  private:
-  const int64_t every_;
+  EverySteps every_;
 };
 
 class EvaluationHook final : public Hook {
@@ -80,10 +82,13 @@ class EvaluationHook final : public Hook {
   EvaluationHook(const RunConfig& config, std::function<Metrics()> evaluate)
       : tells_(config.Tells()), every_(config.eval_every), evaluate_(std::move(evaluate)) {}
 
-  void OnStart(const TrainingStart& start) override { max_steps_ = start.max_steps; }
+  void OnStart(const TrainingStart& start) override {
+    every_.Begin(start.step);
+    max_steps_ = start.max_steps;
+  }
   void AfterStep(const StepEnd& end, TrainingControl& /*control*/) override {
     // After the last step whoever trains evaluates anyway.
-    if (end.step % every_ != 0 || end.step >= max_steps_) return;
+    if (!every_.Reached(end.step) || end.step >= max_steps_) return;
     const Metrics metrics = evaluate_();
     if (!tells_) return;
     std::string text = fmt::format("step {} evaluation:", end.step);
@@ -93,7 +98,7 @@ class EvaluationHook final : public Hook {
 
  private:
   const bool tells_;
-  const int64_t every_;
+  EverySteps every_;
   const std::function<Metrics()> evaluate_;
   int64_t max_steps_ = 0;
 };
@@ -116,13 +121,8 @@ std::shared_ptr<Hook> MakeLogHook(const RunConfig& config) {
 std::shared_ptr<Hook> MakeEvaluationHook(const RunConfig& config,
                                          std::function<Metrics()> evaluate) {
   if (config.eval_every <= 0 || !evaluate || config.leaves_evaluation()) return nullptr;
-  if (!config.strategy_object->InLockstep()) {
-    Log(LogLevel::kWarning,
-        "--eval-every is not used: workers of strategy {} are not at the same step; a task of job "
-        "evaluator can evaluate checkpoints beside them",
-        config.strategy);
-    return nullptr;
-  }
+  // Others have no step together with the worker that leads, which evaluates alone.
+  if (!config.strategy_object->InLockstep() && !config.leads()) return nullptr;
   return std::make_shared<EvaluationHook>(config, std::move(evaluate));
 }
 

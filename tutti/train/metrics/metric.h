@@ -16,10 +16,10 @@ using MergeStates = std::function<void(std::vector<double>& state, std::span<con
 // The figure that a state stands for; `state` is never empty.
 using FinishState = std::function<double(std::span<const double> state)>;
 
-// A figure over many samples, such as accuracy, as a state that can be merged: every batch has a
-// state, the states of all batches of all workers become one by `merge`, and `finish` makes the
-// figure of it. So the result does not depend on how samples are divided into batches and over
-// workers, as a mean of batch means would. metrics.h has the usual ones. One of your own:
+// A figure over many samples, such as accuracy, as a state that can be merged: every batch gives a
+// state, `merge` combines the states of all batches and workers, and `finish` computes the figure.
+// Unlike a mean of batch means, the result does not depend on how samples are divided into batches
+// and over workers. metrics.h has the usual ones. One of your own:
 //
 //   spec.metrics["largest"] = Metric({Max(Abs(error))},
 //       [](std::span<const double> s) { return s[0]; },

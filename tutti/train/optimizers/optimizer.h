@@ -42,9 +42,9 @@ struct ApplyOptions {
   // The list as Gradients gave it, where what is applied does not lead back to the layers that it
   // comes from: gradients that went through an accumulator. Empty: the list itself.
   std::vector<GradientAndVariable> computed = {};
-  // Takes what the step subtracts from the moving averages of layers, and gives what to subtract
-  // instead, each variable once: how a strategy joins what towers and workers found. Not given: as
-  // it is.
+  // Replaces the changes that the step subtracts from the moving averages of layers: takes these
+  // changes and returns those to subtract instead, one per variable. Strategies use it to combine
+  // the changes of towers and workers. Not given: they are applied unchanged.
   std::function<std::vector<StateChange>(std::span<const StateChange>)> join_state = {};
 };
 

@@ -23,7 +23,7 @@ struct LayerSummary {
 std::vector<LayerSummary> SummarizeLayers(Output loss, int64_t nodes,
                                           const std::vector<Output>& trained);
 
-// A table for people:
+// A table for users:
 //
 //   layer        output            parameters   bytes   operations
 //   conv2d       [?, 28, 28, 32]          320  1.3 kB        476 k

@@ -43,8 +43,9 @@ struct ProgressOptions {
 
 // Shows the progress of a loop: on a terminal a bar that is redrawn in place, elsewhere one plain
 // line per interval, so that logs stay short. Under a launcher (TUTTI_PROGRESS_FD names the pipe to
-// it) it is told, too, and shows the bar for the whole job until Finish takes it away.
-// NO_COLOR and TERM=dumb are honoured. Cheap enough to call in every step. Not thread-safe.
+// it) the progress is also sent to the launcher, which shows the bar of the whole job until Finish
+// removes it. NO_COLOR and TERM=dumb are honoured. Cheap enough to call in every step. Not
+// thread-safe.
 //
 //   Progress progress({.label = "step", .total = 1000});
 //   for (...) { ...; progress.Update(step + 1, {{"loss", loss}}); }

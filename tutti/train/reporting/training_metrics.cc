@@ -35,8 +35,38 @@ TrainingMetrics::TrainingMetrics(MetricsRegistry& metrics, int64_t bytes)
       loss_(metrics.AddGauge("tutti_loss", "Of the last update, over all workers.")),
       last_step_(metrics.AddGauge("tutti_last_step_timestamp_seconds",
                                   "When the last update ended, in seconds since 1970.")),
+      dropped_(metrics.AddCounter("tutti_dropped_gradients_total",
+                                  "Gradients of this worker that came too late for their update.")),
+      staleness_(metrics.AddHistogram("tutti_gradient_staleness",
+                                      "Updates of others between a worker's read and its own.",
+                                      {0, 1, 2, 3, 4, 6, 8, 12, 16, 32, 64, 128})),
+      compute_seconds_(metrics.AddCounter("tutti_compute_seconds_total",
+                                          "Seconds in which this worker neither waited for input "
+                                          "nor for others.")),
+      waiting_seconds_(metrics.AddCounter(
+          "tutti_waiting_seconds_total",
+          "Seconds in which this worker waited for servers or other workers, idle.")),
+      input_seconds_(metrics.AddCounter("tutti_input_seconds_total",
+                                        "Seconds in which this worker waited for a batch.")),
       bytes_(bytes),
       begin_(NowNanos()) {}
+
+void TrainingMetrics::CountGradient(int64_t staleness, bool dropped) {
+  if (dropped) dropped_.Add();
+  if (staleness >= 0) staleness_.Observe(double(staleness));
+}
+
+void TrainingMetrics::SetTimes(const WorkerTime& time) {
+  // What is left for compute may shrink by a measuring error; a counter never does.
+  const auto add = [&](Counter& counter, double WorkerTime::*field) {
+    if (time.*field <= time_.*field) return;
+    counter.Add(time.*field - time_.*field);
+    time_.*field = time.*field;
+  };
+  add(compute_seconds_, &WorkerTime::compute);
+  add(waiting_seconds_, &WorkerTime::exposed);
+  add(input_seconds_, &WorkerTime::input);
+}
 
 void TrainingMetrics::CountStep(double samples, double loss, int64_t bytes) {
   const int64_t now = NowNanos();

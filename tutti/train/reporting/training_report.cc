@@ -18,6 +18,8 @@
 namespace tutti {
 namespace {
 
+constexpr int64_t kTellTimesEvery = 1'000'000'000;  // nanoseconds: to learn them takes milliseconds
+
 double Seconds(int64_t nanos) { return double(nanos) * 1e-9; }
 
 CommunicationStats StatsOf(const RunConfig& config) {
@@ -72,10 +74,29 @@ std::string WorkersAsJson(const std::vector<int>& present, const std::vector<Wor
         "{}{{\"present\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{}",
         text.empty() ? "" : ",", there, times[w].compute, times[w].hidden, times[w].exposed,
         times[w].input);
+    if (times[w].has_servers()) {
+      text += fmt::format(
+          ",\"steps\":{},\"samples\":{},\"bytes_read\":{},\"bytes_written\":{},\"waiting_for\":{}",
+          times[w].steps, times[w].samples, times[w].read, times[w].written, times[w].slowest);
+    }
     for (const auto& [name, value] : facts[w]) {
       text += fmt::format(",{}:{}", Quoted(name), Quoted(value));
     }
     text += "}";
+  }
+  return "[" + text + "]";
+}
+
+// [{"task":"/job:ps/task:0","busy":0.41,...},...]
+std::string ServersAsJson(const std::vector<TaskLoad>& servers) {
+  std::string text;
+  for (const TaskLoad& server : servers) {
+    text += fmt::format(
+        "{}{{\"task\":{},\"busy\":{},\"requests\":{},\"bytes_received\":{},\"bytes_sent\":{},"
+        "\"lock_seconds\":{},\"cloned_bytes\":{}}}",
+        text.empty() ? "" : ",", Quoted(server.task),
+        server.nanos > 0 ? double(server.busy_nanos) / double(server.nanos) : 0, server.requests,
+        server.bytes_received, server.bytes_sent, Seconds(server.lock_nanos), server.cloned_bytes);
   }
   return "[" + text + "]";
 }
@@ -99,7 +120,13 @@ void ShowStart(const RunConfig& config, const Graph& graph, const TrainingGraph&
 }
 
 TrainingReport::TrainingReport(const RunConfig& config, std::string_view how)
-    : config_(config), how_(how), before_(StatsOf(config)), begin_(NowNanos()) {
+    : config_(config),
+      how_(how),
+      before_(StatsOf(config)),
+      own_before_(config.strategy_object->OwnLoad()),
+      servers_before_(config.leads() ? config.strategy_object->ServerLoads()
+                                     : std::vector<TaskLoad>()),
+      begin_(NowNanos()) {
   if (config.metrics != nullptr) metrics_.emplace(*config.metrics, before_.bytes);
 }
 
@@ -111,6 +138,14 @@ WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
   own.exposed = Seconds(after.exposed_nanos - before_.exposed_nanos);
   own.hidden = std::max(0.0, Seconds(after.active_nanos - before_.active_nanos) - own.exposed);
   own.bytes = double(after.bytes - before_.bytes);
+  const TaskLoad load = config_.strategy_object->OwnLoad().Since(own_before_);
+  if (!load.task.empty()) {
+    own.exposed = std::max(0.0, Seconds(run_nanos_ - load.busy_nanos));
+    own.read = double(load.bytes_received);
+    own.written = double(load.bytes_sent);
+  }
+  own.steps = double(steps_);
+  own.samples = samples_;
   own.compute = std::max(0.0, own.total - own.input - own.exposed);
   for (size_t r = 0; r < after.waited_nanos.size(); ++r) {
     const double waited = Seconds(after.waited_nanos[r] - before_.waited_nanos[r]);
@@ -122,6 +157,17 @@ WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
   return own;
 }
 
+void TrainingReport::CountStep(const StepResult& step) {
+  ++steps_, samples_ += step.samples;
+  if (!metrics_) return;
+  metrics_->CountStep(step.samples, step.loss, StatsOf(config_).bytes);
+  metrics_->CountGradient(step.staleness, step.dropped);
+  const int64_t now = NowNanos();
+  if (now - times_told_ < kTellTimesEvery) return;
+  times_told_ = now;
+  metrics_->SetTimes(OwnTime(now - begin_));
+}
+
 TrainResult TrainingReport::Finish(double loss, const Facts& own_facts) {
   const int64_t nanos = NowNanos() - begin_;
   TrainResult result;
@@ -130,32 +176,52 @@ TrainResult TrainingReport::Finish(double loss, const Facts& own_facts) {
   result.seconds = Seconds(nanos);
   result.samples_per_second = nanos > 0 ? samples_ / Seconds(nanos) : 0;
   std::vector<WorkerTime> times;
-  const std::string own = ToText(OwnTime(nanos));
+  const WorkerTime own_time = OwnTime(nanos);
+  if (metrics_) metrics_->SetTimes(own_time);
+  const std::string own = ToText(own_time);
   for (const std::string& text : config_.strategy_object->peers().Gather("times", own)) {
     times.push_back(WorkerTimeFromText(text));
   }
+  const bool lockstep = config_.strategy_object->InLockstep();
+  if (config_.strategy_object->WaitsForWorkers() && times[0].has_servers()) FindSlowest(times);
+  if (!lockstep) {
+    result.steps = 0;
+    double samples = 0;
+    for (const WorkerTime& time : times) {
+      result.steps += int64_t(time.steps);
+      samples += time.samples;
+    }
+    result.samples_per_second = nanos > 0 ? samples / Seconds(nanos) : 0;
+  }
   const std::vector<Facts> facts = GatherFacts(config_.strategy_object->peers(), own_facts);
   if (!config_.leads()) return result;
+  const std::vector<TaskLoad> servers = ServerLoads();
   if (!config_.quiet) {
-    FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}{}", result.steps,
+    FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}{}{}", result.steps,
              result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
-             RenderTimeTable(times), RenderFacts(facts));
+             RenderTimeTable(times), RenderFacts(facts), RenderServerTable(servers));
   }
   if (!config_.report.empty()) {
-    Write(result, times[0],
-          WorkersAsJson(config_.strategy_object->peers().Present(), times, facts));
+    Write(result, times[0], WorkersAsJson(config_.strategy_object->peers().Present(), times, facts),
+          ServersAsJson(servers));
   }
   return result;
 }
 
+std::vector<TaskLoad> TrainingReport::ServerLoads() const {
+  std::vector<TaskLoad> loads = config_.strategy_object->ServerLoads();
+  for (size_t i = 0; i < loads.size(); ++i) loads[i] = loads[i].Since(servers_before_[i]);
+  return loads;
+}
+
 void TrainingReport::Write(const TrainResult& result, const WorkerTime& own,
-                           const std::string& workers) const {
+                           const std::string& workers, const std::string& servers) const {
   const std::string text = fmt::format(
       "{{\"workers\":{},\"steps\":{},\"seconds\":{},\"samples_per_second\":{},"
       "\"loss\":{},\"compute\":{},\"comm_hidden\":{},\"comm_exposed\":{},\"input\":{},"
-      "\"gradients\":\"{}\",\"by_worker\":{}}}\n",
+      "\"gradients\":\"{}\",\"by_worker\":{},\"by_server\":{}}}\n",
       config_.workers(), result.steps, result.seconds, result.samples_per_second, result.loss,
-      own.compute, own.hidden, own.exposed, own.input, how_, workers);
+      own.compute, own.hidden, own.exposed, own.input, how_, workers, servers);
   // What was learnt counts for more than this file.
   if (const absl::Status status = WriteTextFile(config_.report, text); !status.ok()) {
     Log(LogLevel::kWarning, "--report: {}; the training itself is done", MessageOf(status));

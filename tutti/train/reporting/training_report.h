@@ -28,12 +28,10 @@ class TrainingReport {
 
   // Waiting for a batch took so long.
   void CountInput(int64_t nanos) { input_nanos_ += nanos; }
-  // One more step, over so many samples of all workers, with this loss.
-  void CountStep(double samples, double loss) {
-    ++steps_, samples_ += samples;
-    if (metrics_)
-      metrics_->CountStep(samples, loss, config_.strategy_object->peers().stats().bytes);
-  }
+  // Running a step took so long, without what is done around it.
+  void CountRun(int64_t nanos) { run_nanos_ += nanos; }
+  // One more step, over the samples of all workers in lockstep.
+  void CountStep(const StepResult& step);
 
   // What a worker tells of itself besides: {"dropped", "3"}.
   using Facts = std::vector<std::pair<std::string, std::string>>;
@@ -44,15 +42,21 @@ class TrainingReport {
 
  private:
   WorkerTime OwnTime(int64_t nanos) const;
-  void Write(const TrainResult& result, const WorkerTime& own, const std::string& workers) const;
+  void Write(const TrainResult& result, const WorkerTime& own, const std::string& workers,
+             const std::string& servers) const;
+  // Since the beginning.
+  std::vector<TaskLoad> ServerLoads() const;
 
   const RunConfig& config_;
   const std::string how_;
   const CommunicationStats before_;
+  const TaskLoad own_before_;
+  const std::vector<TaskLoad> servers_before_;  // on the worker that leads
   const int64_t begin_;
-  int64_t input_nanos_ = 0;
+  int64_t input_nanos_ = 0, run_nanos_ = 0;
   int64_t steps_ = 0;
   double samples_ = 0;
+  int64_t times_told_ = 0;                  // when the metrics were
   std::optional<TrainingMetrics> metrics_;  // none: nobody can look at them
 };
 

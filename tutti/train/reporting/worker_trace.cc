@@ -107,8 +107,7 @@ TraceRequest ParseTraceRequest(const std::string& text) {
   return request;
 }
 
-TraceRequest AgreeOnTrace(const RunConfig& config, int64_t step, int64_t max_steps) {
-  Peers& peers = config.strategy_object->peers();
+TraceRequest AgreeOnTrace(const RunConfig& config, Peers& peers, int64_t step, int64_t max_steps) {
   const std::string wanted = peers.Gather("wants trace", config.trace)[0];
   if (wanted.empty() && !config.trace.empty()) {
     Log(LogLevel::kWarning, "--trace {}: no trace is written; give the flag to worker 0, too",
@@ -120,10 +119,9 @@ TraceRequest AgreeOnTrace(const RunConfig& config, int64_t step, int64_t max_ste
   return request;
 }
 
-void WriteWorkerTraces(const RunConfig& config, const std::string& path,
+void WriteWorkerTraces(const RunConfig& config, Peers& peers, const std::string& path,
                        const std::vector<StepTrace>& steps) {
-  const std::vector<std::string> texts =
-      config.strategy_object->peers().Gather("trace", Pack(steps, config.role));
+  const std::vector<std::string> texts = peers.Gather("trace", Pack(steps, config.role));
   if (!config.leads()) return;
   std::vector<std::vector<Record>> workers;
   int64_t longest = 0;

@@ -24,7 +24,7 @@ TraceRequest ParseTraceRequest(const std::string& text);
 // The request of worker 0, which decides for all, for it is the one that writes; another's --trace
 // alone is warned about. `step` updates were made before. All workers call it. Throws Error if a
 // worker is lost.
-TraceRequest AgreeOnTrace(const RunConfig& config, int64_t step, int64_t max_steps);
+TraceRequest AgreeOnTrace(const RunConfig& config, Peers& peers, int64_t step, int64_t max_steps);
 
 // A traced step, and when it began, by this worker's clock.
 struct StepTrace {
@@ -35,7 +35,7 @@ struct StepTrace {
 // Writes one Chrome trace of steps of all workers to `path`: worker 0 writes what the others send
 // it. Their clocks are set by the end of the last step, which comes for all at the same time. All
 // workers call it. Throws Error if a worker is lost; a file that cannot be written is warned about.
-void WriteWorkerTraces(const RunConfig& config, const std::string& path,
+void WriteWorkerTraces(const RunConfig& config, Peers& peers, const std::string& path,
                        const std::vector<StepTrace>& steps);
 
 }  // namespace tutti

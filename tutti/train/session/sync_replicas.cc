@@ -10,15 +10,13 @@
 // time the chief gives the variables their values (training_session.cc). What is left of an older
 // generation is older than all steps of the new one: accumulators and gates forget it.
 //
-//   a worker is lost            the update waits; started again, it reads the step and pushes to
-//   it;
-//                               what it had pushed before counts once
+//   a worker is lost            the update waits; started again, it reads the step and pushes
+//                               to it; what it had pushed before counts once
 //   the chief is lost           no update is made; started again, it goes back to its checkpoint
 //                               under a new generation, and wakes the workers, who wait for tokens
 //                               of the old one, with a token for the step to go on with
-//   a ps is lost                the steps of all fail, all make new sessions and wait for the
-//   chief,
-//                               who goes back to its checkpoint
+//   a ps is lost                the steps of all fail, all make new sessions and wait for
+//                               the chief, which goes back to its checkpoint
 #include "tutti/train/session/sync_replicas.h"
 
 #include <fmt/format.h>
@@ -233,7 +231,7 @@ const Node* SyncReplicas::Apply(std::span<const GradientAndVariable> list) {
                                                             .workers = options_.total,
                                                             .wire = options_.wire,
                                                             .once = true});
-  const GradientCheck check = CheckGradients(list);
+  const GradientCheck check = CheckGradients(list, options_.wire);
   // How many gave gradients, and how many of these are not finite.
   const Output own = Pack({Constant(graph, 1.0), Sub(1.0, Cast(check.all, kFloat64))});
   const Output counts = step_->Summed(own, device);

@@ -49,9 +49,9 @@ class SyncReplicas {
                                              std::span<const Output> variables = {}) const {
     return optimizer_->Gradients(loss, variables);
   }
-  // The node that a worker runs to take part in an update; a TrainingSession that has the hook
-  // makes a whole step of it. Once for a graph. A mean that is not finite changes nothing but the
-  // step.
+  // Builds the node that a worker runs to contribute to an update; with the hook of MakeHook, a
+  // TrainingSession runs it as one complete step. Call it once per graph. If the mean gradient is
+  // not finite, only the step count changes.
   const Node* Apply(std::span<const GradientAndVariable> list);
   const Node* Minimize(Output loss, std::span<const Output> variables = {}) {
     return Apply(Gradients(loss, variables));

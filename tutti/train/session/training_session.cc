@@ -31,6 +31,7 @@
 #include "tutti/base/clock.h"
 #include "tutti/base/console.h"
 #include "tutti/base/status.h"
+#include "tutti/cluster/server.h"
 #include "tutti/graph/ops/queue.h"
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/text/format.h"
@@ -72,6 +73,7 @@ class LoopStrategy final : public Strategy {
  public:
   LoopStrategy(int workers, int rank) : Strategy(std::make_shared<LoopPeers>(workers, rank)) {}
   std::string_view name() const override { return "training-session"; }
+  bool InLockstep() const override { return false; }
   Output Differentiated(const WorkerStep& step) const override { return step.loss; }
   std::vector<GradientAndVariable> Aggregate(std::span<const GradientAndVariable> list,
                                              const WorkerStep& /*step*/,
@@ -183,9 +185,16 @@ class TrainingSession::Impl {
     config_.strategy_object = std::make_shared<LoopStrategy>(
         options.workers, options.is_chief ? 0 : std::max(1, options.worker));
     for (const SavedName& variable : variables_) known_.push_back(IsInitialized(variable.variable));
+    training_.spec.loss = options.loss;
+    training_.model_nodes = graph.size();
+    if (options.loss) hooks_.Add(MakeNanHook(config_));
     for (const auto& hook : options.hooks) hooks_.Add(hook);
-    hooks_.Add(MakeLogHook(config_));
     OpenSession();
+    // The profiler counts from the step that the session begins with.
+    hooks_.Add(MakeProfilerHook(config_, step_, config_.max_steps));
+    hooks_.Add(MakeSummaryHook(config_));
+    hooks_.Add(MakeLogHook(config_));
+    hooks_.Add(MakeProgressHook(config_));
     hooks_.OnStart({config_, graph_, training_, *session_, step_, config_.max_steps, 0});
     began_ = NowNanos();
   }
@@ -204,8 +213,8 @@ class TrainingSession::Impl {
                           const Node* train) {
     if (closed_) ThrowInvalidArgument("TrainingSession::Run: it is closed");
     for (;;) {
+      if (!session_) OpenSession();
       try {
-        if (!session_) OpenSession();
         return RunOnce(feeds, fetches, train);
       } catch (const Error& error) {
         if (!IsLoss(error) || recoveries_ >= options_.recoveries) throw;
@@ -283,6 +292,9 @@ class TrainingSession::Impl {
       } catch (const Error& error) {
         CloseSession(/*well=*/false);
         if (!IsLoss(error) || NowNanos() > deadline) throw;
+        // Tasks that end with their coordinator do not come back to a server that lost it, too.
+        Server* const server = options_.session.server;
+        if (server != nullptr && server->JoinFor(std::chrono::milliseconds(0))) throw;
       }
       std::this_thread::sleep_for(kLook);
     }
@@ -334,7 +346,8 @@ class TrainingSession::Impl {
     facts.fingerprint = fingerprint_;
     facts.order = {{"strategy", "training-session"},
                    {"workers", fmt::format("{}", options_.workers)}};
-    checkpoints_->BeginTraining(graph_, std::move(facts));
+    step_ = session_->Run(global_step_).scalar<int64_t>();
+    checkpoints_->BeginTraining(graph_, std::move(facts), step_);
     generation_ = before + 1;
   }
 
@@ -365,8 +378,10 @@ class TrainingSession::Impl {
 
   std::vector<Tensor> RunOnce(std::span<const Feed> feeds, std::span<const Output> fetches,
                               const Node* train) {
-    hooks_.BeforeStep(step_);
+    RunTrace trace;
     SessionRun run;
+    const bool traced = hooks_.BeforeStep(step_);
+    if (traced) run.options = {.trace = true, .trace_result = &trace};
     run.feeds.assign(feeds.begin(), feeds.end());
     run.fetches.assign(fetches.begin(), fetches.end());
     run.fetches.push_back(global_step_);
@@ -385,7 +400,12 @@ class TrainingSession::Impl {
     hooks_.AfterRun(run, fetched);
     over_ = over_ || run.over;
     step_ = run.step;
-    hooks_.AfterStep({step_, loss, 0, values_, *session_, run.feeds});
+    hooks_.AfterStep({.step = step_,
+                      .loss = loss,
+                      .values = values_,
+                      .session = *session_,
+                      .feeds = run.feeds,
+                      .trace = traced ? &trace : nullptr});
     if (options_.is_chief && !ShouldStop()) Save();
     fetched.resize(fetches.size());
     return fetched;
@@ -417,7 +437,7 @@ class TrainingSession::Impl {
   const std::string fingerprint_;  // of the graph as the program has made it
   std::vector<Output> known_;      // of each variable: has it a value?
   Meeting meeting_;
-  TrainingGraph training_;  // empty: hooks may ask for it
+  TrainingGraph training_;  // for hooks: the loss, and the number of nodes that the program made
   const Metrics values_;    // the same
   HookList hooks_;
   std::optional<Session> session_;

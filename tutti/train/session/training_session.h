@@ -15,24 +15,30 @@
 namespace tutti {
 
 struct TrainingSessionOptions {
-  // Of it are used: max_steps, model_dir, save_every, keep, log_every, start_timeout, program,
-  // quiet and verbose. The model_dir is the chief's; others need none.
+  // Of it are used: max_steps, model_dir, save_every, keep, log_every, summary_every, histograms
+  // (of weights), trace (of the chief's steps), start_timeout, program, quiet and verbose. The
+  // model_dir is the chief's; others need none.
   RunConfig run = {};
   SessionOptions session = {};  // a server of a cluster, or a target
   bool is_chief = true;         // gives variables their values, saves
   int worker = 0;
   int workers = 1;
-  Output loss = {};  // a float32 or float64 scalar that hooks and the log see; may be empty
+  // A float32 or float64 scalar that hooks, log, progress and summaries see; may be empty. When it
+  // is no number, Run throws Error (kOutOfRange) after the step.
+  Output loss = {};
   std::vector<std::shared_ptr<Hook>> hooks = {};
   int recoveries = 100;  // how often a session may be made anew after a task was lost
 };
 
-// The loop of a training without an Estimator: a session in which the chief gives the variables
-// their first values, or those of its newest checkpoint, and the others wait for it; with hooks
-// around steps and saves. After a task was lost it makes a new session as soon as the task is back:
-// where values were lost with it the chief goes back to the last checkpoint, and the step that
-// failed is made again. Every worker has one, with the same graph; which worker this is, the
-// options say.
+// The training loop without an Estimator. The chief initialises the variables or restores its
+// newest checkpoint; the other workers wait for that. Hooks run around steps and saves: those of
+// the options, and the built-in ones that RunConfig asks for (progress, log, summaries and profiler
+// on the chief, and an end at a loss that is not finite). If a task is lost, a new session is made
+// as soon as the task is back. If values were lost with it, the chief restores its last checkpoint.
+// The failed step is then run again: a server that had already applied its part of that step
+// applies it twice, unless SyncReplicas makes the update, which accepts one push per worker and
+// step. Every worker makes one TrainingSession with the same graph; the options say which worker
+// this is.
 //
 //   TrainingSession session(graph, {.run = config, .session = {.server = &server},
 //                                   .is_chief = worker == 0, .worker = worker, .workers = 2});
@@ -41,8 +47,7 @@ struct TrainingSessionOptions {
 //
 // In TensorFlow's words it is the MonitoredTrainingSession. The graph must have its variables on
 // tasks that all workers share, and must not change while it lives. Make it after the scope of a
-// VariablePlacementScope. Every method throws Error. Not
-// thread-safe.
+// VariablePlacementScope. Every method throws Error. Not thread-safe.
 class TrainingSession {
  public:
   TrainingSession(Graph& graph, const TrainingSessionOptions& options);
@@ -67,9 +72,9 @@ class TrainingSession {
   // For what is no step, such as an evaluation in between.
   Session& session();
 
-  // Ends the training: the chief saves, and waits for the other workers to end as well, so that
-  // tasks which end with it are there for them; for RunConfig::start_timeout seconds at most. Does
-  // nothing the second time. `well`: false leaves that out, after an error.
+  // Ends the training: the chief saves, and waits up to RunConfig::start_timeout seconds for the
+  // other workers to end, because tasks that end with the chief must serve them until then. A
+  // second call does nothing. `well`: false, after an error, skips both.
   void Close(bool well = true);
 
  private:

@@ -6,6 +6,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <future>
+#include <sstream>
 #include <thread>
 
 #include "tutti/checkpoint/model_directory.h"
@@ -132,6 +138,61 @@ TEST_F(TrainingSessionTest, HooksSeeStepsAndEndThem) {
   EXPECT_LT(losses.back(), losses.front());
 }
 
+std::string TextOf(const std::string& path) {
+  std::ifstream in(path);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+size_t CountOf(std::string_view part, std::string_view text) {
+  size_t count = 0;
+  for (size_t at = 0; (at = text.find(part, at)) != text.npos; ++at) ++count;
+  return count;
+}
+
+TEST_F(TrainingSessionTest, HasTheBuiltInHooks) {
+  const testing::TemporaryDirectory folder;
+  Line line;
+  const Node* train = Optimizer().Minimize(line.loss);
+  RunConfig config = Config(20, folder.path());
+  config.quiet = false;
+  config.log_every = 10;
+  config.summary_every = 5;
+  config.histograms = true;
+  config.trace = "3..5:" + folder.path() + "/trace.json";
+  ::testing::internal::CaptureStderr();
+  TrainingSession session(line.graph, {.run = config, .loss = line.loss});
+  while (!session.ShouldStop()) session.Run(line.Batch(0, session.step()), {}, train);
+  session.Close();
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(CountOf("\nstep 10 loss ", "\n" + said), 1u) << said;
+  EXPECT_EQ(CountOf("\nstep 20 loss ", "\n" + said), 1u) << said;
+  EXPECT_THAT(said, HasSubstr("step 20/20")) << "progress";
+  const std::string metrics = TextOf(folder.path() + "/metrics.jsonl");
+  EXPECT_EQ(CountOf("\"kind\":\"train\"", metrics), 4u) << metrics;
+  EXPECT_THAT(metrics, HasSubstr("\"steps_per_second\":"));
+  EXPECT_EQ(CountOf("\"samples_per_second\":", metrics), 0u) << "nobody counts samples here";
+  std::string events;
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    if (entry.path().filename().string().starts_with("events.")) events += TextOf(entry.path());
+  }
+  EXPECT_EQ(CountOf("weights/bias", events), 4u) << "a histogram of each variable";
+  const std::string trace = TextOf(folder.path() + "/trace.json");
+  EXPECT_EQ(CountOf("\"name\":\"train/AssignAdd\"", trace), 3u) << trace;
+}
+
+TEST_F(TrainingSessionTest, EndsWhenTheLossIsNoNumber) {
+  Line line;
+  const Node* train = Optimizer().Minimize(line.loss);
+  TrainingSession session(line.graph, {.run = Config(20), .loss = line.loss});
+  session.Run(line.Batch(0, 0), {}, train);
+  std::vector<Feed> batch = line.Batch(0, 1);
+  batch[0].second.data<double>()[3] = std::nan("");
+  EXPECT_THAT(ErrorOf([&] { session.Run(batch, {}, train); }),
+              HasSubstr("step 2: the loss of worker 0 is not finite; the first bad tensor is "));
+}
+
 class SyncReplicasTest : public TrainingSessionTest {
  protected:
   struct Outcome {
@@ -150,11 +211,16 @@ class SyncReplicasTest : public TrainingSessionTest {
   }
 
   // One worker up to a step, -1: to the end. One that stops before it is gone without a word.
-  void Work(int worker, int workers, int aggregate, int64_t steps, const std::string& model_dir,
-            int64_t gone_at, Outcome& outcome) {
+  // `before` is called with the step before each run.
+  void Work(
+      int worker, int workers, int aggregate, int64_t steps, const std::string& model_dir,
+      int64_t gone_at, Outcome& outcome, double patience_seconds = 600,
+      const std::function<void(int64_t)>& before = [](int64_t) {}) {
     outcome.errors[size_t(worker)] = ErrorOf([&] {
       Line line({Device(0), Device(1)}, Device(2 + worker));
-      SyncReplicas sync(Optimizer(), {.aggregate = aggregate, .total = workers});
+      SyncReplicas sync(
+          Optimizer(),
+          {.aggregate = aggregate, .total = workers, .patience_seconds = patience_seconds});
       const Node* train = nullptr;
       {
         const DeviceScope on(line.graph, Device(2 + worker));
@@ -169,6 +235,7 @@ class SyncReplicasTest : public TrainingSessionTest {
                                            .hooks = {sync.MakeHook()}});
       while (!session.ShouldStop()) {
         if (session.step() == gone_at) return;
+        before(session.step());
         session.Run(line.Batch(worker, session.step()), {}, train);
       }
       outcome.steps[size_t(worker)] = session.step();
@@ -235,6 +302,47 @@ TEST_F(SyncReplicasTest, AWorkerOrTheChiefMayBeLost) {
     for (size_t i = 0; i < alone.size(); ++i) {
       EXPECT_NEAR(found.values[i], alone[i], 1e-12) << "worker " << lost << " was lost";
     }
+  }
+}
+
+// A worker that is started again pushes to the step that it was lost in. The chief holds that step
+// back until two lives of the worker have pushed to it and given up.
+TEST_F(SyncReplicasTest, WhatAWorkerPushesAgainCountsOnce) {
+  const auto alone = Alone(30, 2);
+  MakeServer(2);
+  Outcome found(2);
+  std::promise<void> pushed;
+  std::thread chief([&] {
+    Work(0, 2, 0, 30, "", -1, found, 600, [&](int64_t step) {
+      if (step == 5) pushed.get_future().wait();
+    });
+  });
+  for (int life = 0; life < 2; ++life) {
+    Work(1, 2, 0, 30, "", -1, found, /*patience_seconds=*/0.5);
+    EXPECT_THAT(found.errors[1], HasSubstr("did not finish within its timeout")) << life;
+  }
+  pushed.set_value();
+  Work(1, 2, 0, 30, "", -1, found);
+  chief.join();
+  EXPECT_THAT(found.errors, Each("no error"));
+  EXPECT_THAT(found.steps, Each(30));
+  ASSERT_EQ(found.values.size(), alone.size());
+  for (size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(found.values[i], alone[i], 1e-12);
+}
+
+// 1e5 is a float32 but no float16.
+TEST_F(SyncReplicasTest, AGradientThatTheWireMakesInfiniteIsNotApplied) {
+  for (const std::string wire : {"as-is", "float16"}) {
+    Graph graph;
+    const Output w = Variable(graph, Full({1}, 1.0), "w");
+    SyncReplicas sync(Sgd({.learning_rate = 1e-6}), {.total = 1, .wire = wire});
+    const Node* train = sync.Minimize(Sum(Mul(w, 1e5f)));
+    TrainingSession session(graph, {.run = Config(3), .hooks = {sync.MakeHook()}});
+    while (!session.ShouldStop()) session.Run({}, {}, train);
+    EXPECT_EQ(session.step(), 3);
+    const float value = session.session().Run(w).data<float>()[0];
+    EXPECT_NEAR(value, wire == "float16" ? 1.0f : 0.7f, 1e-5) << wire;
+    session.Close();
   }
 }
 

@@ -10,9 +10,9 @@
 // an end. So a worker with fewer samples counts less, one with none counts nothing, and all stop
 // after the same step. An update is scaled by 0, and changes nothing, when nobody had a sample.
 //
-// The last layers' gradients are ready first; their bucket travels while the earlier layers are
-// still being differentiated. That needs no machinery: an AllReduce starts when its inputs are
-// there, and the lane goes on with what is ready.
+// The last layers' gradients are ready first; their bucket is sent while the earlier layers are
+// still being differentiated. That needs no extra code: an AllReduce starts when its inputs are
+// ready, and the lane continues with other ready nodes.
 //
 // Gradients that are rows (of look-up tables) travel as rows: see gather_rows.cc.
 #include <fmt/format.h>
@@ -127,11 +127,7 @@ class AllReduceStrategy final : public Strategy {
     joint->order = {{"buckets", fmt::format("{}, {}", sizes.first_bytes, sizes.bytes)},
                     {"algorithm", DescribeAlgorithms(buckets, algorithms)},
                     {"wire", options_.wire}};
-    GatherRows(
-        [this](std::string key, DType dtype) {
-          return CollectiveOptions{.key = std::move(key), .wire = WireOf(dtype)};
-        },
-        summed);
+    GatherRows(options_.wire, summed);
     const Output scale = Inverse(joint->samples);
     joint->loss = As(Mul(As(joint->loss, kFloat64), scale), kFloat32);
     for (GradientAndVariable& entry : summed) {
@@ -281,7 +277,7 @@ StrategyDef AllReduceStrategyDef() {
           .summary = "workers that sum their gradients",
           .flags = {{.name = "algorithm",
                      .initial = "auto",
-                     .help = "of all-reduce",
+                     .help = "the all-reduce algorithm",
                      .choices = {"auto", "exchange", "direct", "ring", "halving-doubling", "tree",
                                  "hierarchical"}},
                     {.name = "wire",

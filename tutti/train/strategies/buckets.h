@@ -21,10 +21,10 @@ struct BucketOptions {
   bool operator==(const BucketOptions&) const = default;
 };
 
-// Divides the dense gradients of `list` in the order in which the reverse pass computes them. A
-// bucket is closed when it has the size it should have; a gradient is never divided. The first,
-// where it is to be smaller than the others, takes no gradient that fills one of those by itself.
-// Gradients that are rows, empty, or of unknown shape are left out.
+// Divides the dense gradients of `list` into buckets, in the order in which the reverse pass
+// computes them. A bucket is closed once it reaches its size; a gradient is never split. If the
+// first bucket is smaller than the others, a gradient that fills one of those alone is not added to
+// it. Gradients that are rows, empty, or of unknown shape are left out.
 std::vector<GradientBucket> MakeBuckets(std::span<const GradientAndVariable> list,
                                         const BucketOptions& options);
 

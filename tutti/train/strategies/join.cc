@@ -23,7 +23,8 @@ bool InThisHost(std::string_view address) {
 
 void RequireToken(const TaskConfig& task, bool insecure) {
   if (insecure || !JobToken().empty()) return;
-  // An evaluator listens nowhere, and one task alone has nobody to listen for.
+  // An evaluator without a token only listens on its own host (mirror/directory_mirror.h), and one
+  // task alone has nobody to listen for.
   std::vector<TaskId> tasks = task.cluster.tasks();
   std::erase_if(tasks, [](const TaskId& other) { return other.job == "evaluator"; });
   if (tasks.size() < 2) return;

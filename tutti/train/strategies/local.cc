@@ -23,10 +23,11 @@ class LocalStrategy final : public Strategy {
 std::shared_ptr<const Strategy> MakeLocalStrategy() { return std::make_shared<LocalStrategy>(); }
 
 StrategyDef LocalStrategyDef() {
-  return {
-      .name = "local", .summary = "one process", .one_trainer = true, .make = [](const Launch&) {
-        return MakeLocalStrategy();
-      }};
+  return {.name = "local",
+          .summary = "one process",
+          .one_trainer = true,
+          .takes_target = true,
+          .make = [](const Launch&) { return MakeLocalStrategy(); }};
 }
 
 }  // namespace tutti

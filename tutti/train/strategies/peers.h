@@ -10,18 +10,18 @@
 
 namespace tutti {
 
-// How long this worker has communicated so far, and with how much data.
+// Communication of this worker since the start.
 struct CommunicationStats {
   int64_t bytes = 0;          // of this worker's data
-  int64_t active_nanos = 0;   // with an operation under way
-  int64_t exposed_nanos = 0;  // of these: there was nothing to compute
-  // By rank: of the exposed time, how long the worker was the last one to start an operation.
+  int64_t active_nanos = 0;   // time with at least one operation running
+  int64_t exposed_nanos = 0;  // the part of active_nanos in which the worker had nothing to compute
+  // By rank: the part of exposed_nanos spent waiting for that rank, the last to start an operation.
   std::vector<int64_t> waited_nanos = {};
 };
 
-// What the workers of a training tell each other outside of its steps: facts at the start, texts,
-// sums, the failure of one of them. A strategy provides it (Strategy::peers); Estimator,
-// evaluation, reports and traces use nothing else to reach other workers.
+// Communication between the workers of a training outside of its steps: facts at the start, texts,
+// sums, the failure of a worker. A strategy provides it (Strategy::peers); Estimator, evaluation,
+// reports and traces use nothing else to reach other workers.
 //
 // All workers call Gather and Sum in the same order and with the same `what`; a call returns when
 // all have made it. They throw Error when a worker has failed or is lost, unless the strategy goes
@@ -45,7 +45,7 @@ class Peers {
     return all;
   }
 
-  // This worker cannot go on: every exchange of every worker ends with `message`.
+  // Ends every exchange of every worker with `message`, because this worker cannot continue.
   virtual void Abort(Code code, std::string_view message) = 0;
   // Why no exchange can succeed any more; empty if it can.
   virtual std::string Failure() const = 0;

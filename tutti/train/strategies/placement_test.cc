@@ -186,6 +186,51 @@ TEST_F(Placement, AVariableMayBeSplitByRows) {
   ExpectSame(split, alone);
 }
 
+// A model function splits its layers by scopes: slots and updates follow the variables, and the
+// result is that of one device.
+TEST_F(Placement, AModelMayBeSplitByScopes) {
+  PlacementReport report;  // of the last training's step
+  const auto train = [&](bool scopes) -> Trained {
+    const auto model = [scopes](const Features& batch, Mode mode) {
+      Graph& graph = batch["x"].graph();
+      Output h;
+      {
+        const DeviceScope first(graph, scopes ? "/cpu:0" : "");
+        h = nn::Dense(batch["x"], 16, {.activation = nn::kRelu}, "first");
+      }
+      const DeviceScope second(graph, scopes ? "/cpu:1" : "");
+      return MultiClassHead(3).Spec(nn::Dense(h, 3, {}, "second"), batch["y"],
+                                    Adam({.learning_rate = 0.01}), mode);
+    };
+    RunConfig config = Config("local");
+    config.devices = scopes ? 2 : 1;
+    Estimator estimator(model, config);
+    const auto explain = AfterSteps(config.max_steps, [&](const StepEnd& end, TrainingControl&) {
+      report = end.session.Explain();
+    });
+    estimator.Train({.input = [] { return Samples().Shuffle(2).Repeat(); }, .hooks = {explain}});
+    const Metrics metrics = estimator.Evaluate({.input = Samples});
+    return {estimator.Variables(), metrics};
+  };
+  const Trained alone = train(false);
+  const Trained split = train(true);
+  ExpectSame(split, alone);
+  // Weights and bias of two layers, each with two slots; the reason of an update's place is its
+  // variable.
+  int variables = 0, updates = 0;
+  for (const PlacementReport::NodeLine& node : report.nodes) {
+    const bool update = node.op == "ApplyAdam";
+    if ((node.op != "Variable" || node.name == "global_step") && !update) continue;
+    ++(update ? updates : variables);
+    const std::string& of = update ? node.why : node.name;
+    const bool first = of.find("first/") != std::string::npos;
+    EXPECT_NE(first, of.find("second/") != std::string::npos) << of;
+    EXPECT_EQ(node.device, kDevices[first ? 0 : 1]) << node.op << ' ' << node.name;
+  }
+  EXPECT_EQ(variables, 12) << report.ToText(100);
+  EXPECT_EQ(updates, 4) << report.ToText(100);
+}
+
 TEST_F(Placement, RefusesPartsThatDoNotFit) {
   const auto error_of = [](const VariablePlacement& placement, const VariableOptions& options) {
     Graph graph;

@@ -18,11 +18,11 @@
 // of the workers, an epoch has every sample once. A step claims the number for the next one, so the
 // claim costs no message of its own. A worker is done when it gets a number past the last.
 //
-// The death of a worker touches nobody else, unless it is worker 0, which gives the variables their
-// values and saves them. Worker 0 notices it, takes it out of the clock, and gives its numbers back
-// to the dispenser: the one it was at, which may be applied already and then counts twice, and the
-// one it had claimed for its next step. A worker that is started again learns what was agreed on
-// (queue_peers.cc), joins the clock where the slowest stands, and claims a batch.
+// The loss of a worker does not affect the others, unless it is worker 0, which initialises and
+// saves the variables. Worker 0 notices the loss, removes the worker from the clock, and returns
+// its numbers to the dispenser: that of its current batch, which may have been applied already and
+// then counts twice, and the one claimed for its next step. A restarted worker gets what was agreed
+// on (queue_peers.cc), joins the clock at the count of the slowest, and claims a batch.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -84,20 +84,25 @@ class AsyncDriver final : public StepDriver {
         fetches_{nodes.joint.loss, nodes.joint.samples, own.stops,       own.read_step,
                  own.counted,      own.claimed,         own.check.finite},
         step_(range.first),
-        batches_(range.end - range.first),
-        batch_(batches_),
         peers_(std::move(peers)),
         worker_(own.worker, Tensor::Scalar<int64_t>(peers_->rank())),
         skip_bad_(skip_bad) {
-    // Counts begin anew with every training; nobody claims before all know where.
+    // Counts begin anew with every training; nobody claims before all know where. While a
+    // checkpoint was taken the others went on: the variables may be some steps past the one it is
+    // called by.
     std::string begin;
     if (leads()) {
       session_.RunTargets({}, {own_.reset_batches});
-      begin = fmt::format("{}", session_.Run(own_.stops).scalar<int64_t>());
+      begin = fmt::format("{} {}", session_.Run(own_.stops).scalar<int64_t>(),
+                          session_.Run(own_.read_step).scalar<int64_t>());
     }
     if (peers_->late()) session_.Run({worker_}, own_.give_back);  // of its former self
     if (own_.join) session_.Run({worker_}, own_.join);
-    first_stops_ = std::stoll(peers_->Gather("first batch", begin)[0]);
+    const std::string of_first = peers_->Gather("first batch", begin)[0];
+    size_t digits = 0;
+    first_stops_ = std::stoll(of_first, &digits);
+    step_ = std::max(step_, int64_t{std::stoll(of_first.substr(digits))});
+    batches_ = batch_ = std::max<int64_t>(0, range.end - step_);
     // One that was started again may find everything done.
     const auto current = session_.Run(own_.read_step).scalar<int64_t>();
     if (peers_->late()) {
@@ -132,7 +137,7 @@ class AsyncDriver final : public StepDriver {
       session_.RunInto(feeds_, fetches_, std::span(targets, AsksForStop() ? 2 : 1), fetched_,
                        options);
     } catch (const Error& error) {
-      peers_->Rethrow(error);
+      peers_->RethrowOfStep(error);
     }
     std::copy(fetched_.begin() + kFetches, fetched_.end(), call.results.begin());
     step_ = fetched_[kCounted].scalar<int64_t>();
@@ -143,7 +148,8 @@ class AsyncDriver final : public StepDriver {
                          .stop = AsksForStop() || fetched_[kStops].scalar<int64_t>() > first_stops_,
                          .bad = FirstBad(own_.check, fetched_[kFinite])};
     if (result.bad.empty()) {
-      ++staleness_[step_ - 1 - fetched_[kReadStep].scalar<int64_t>()];
+      result.staleness = step_ - 1 - fetched_[kReadStep].scalar<int64_t>();
+      ++staleness_[result.staleness];
     } else if (skip_bad_) {
       ++skipped_;
     } else {
@@ -226,8 +232,8 @@ class AsyncDriver final : public StepDriver {
   std::vector<Tensor> fetched_;
   std::vector<Feed> feeds_;
   int64_t step_;
-  const int64_t batches_;  // of this training
-  int64_t batch_;          // the next one of this worker
+  int64_t batches_ = 0;  // of this training
+  int64_t batch_ = 0;    // the next one of this worker
   int64_t first_stops_ = 0;
   const std::shared_ptr<QueuePeers> peers_;
   const Feed worker_;
@@ -248,6 +254,7 @@ class AsyncStrategy final : public ServersStrategy {
 
   std::string_view name() const override { return async_.most_lead < 0 ? "ps-async" : "ps-ssp"; }
   bool InLockstep() const override { return false; }
+  bool WaitsForWorkers() const override { return async_.most_lead >= 0; }
   int BatchesPerUpdate() const override { return 1; }
 
   Output Differentiated(const WorkerStep& step) const override { return step.loss; }
@@ -258,7 +265,7 @@ class AsyncStrategy final : public ServersStrategy {
     Graph& graph = step.loss.graph();
     NameScope scope(graph, kScope);
     auto nodes = std::make_shared<AsyncNodes>();
-    nodes->check = CheckGradients(list);
+    nodes->check = CheckGradients(list, options().wire);
     nodes->read_step = GlobalStep(graph);
     Output scale = Mul(nodes->check.all, Cast(Greater(step.samples, 0.0f), kFloat32));
     if (async_.divide_by_staleness) scale = Mul(scale, StalenessFactor(list, nodes->read_step));
@@ -370,7 +377,7 @@ std::vector<StrategyFlag> AsyncFlags() {
   std::vector<StrategyFlag> flags = ServerFlags();
   flags.push_back({.name = "stale-gradients",
                    .initial = "as-is",
-                   .help = "how gradients are applied that others have overtaken",
+                   .help = "how stale gradients are applied, unchanged or divided by the staleness",
                    .choices = {"as-is", "divide"}});
   return flags;
 }

@@ -68,7 +68,7 @@ class SyncStrategy final : public ServersStrategy {
     Graph& graph = step.loss.graph();
     NameScope scope(graph, kScope);
     auto nodes = std::make_shared<SyncNodes>();
-    nodes->check = CheckGradients(list);
+    nodes->check = CheckGradients(list, options().wire);
     nodes->step =
         std::make_shared<SyncStep>(graph, SyncStepOptions{.device = first_server(),
                                                           .admit = servers().workers - backups_,

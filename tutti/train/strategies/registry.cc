@@ -133,6 +133,15 @@ bool Trains(const StrategyDef& def, const TaskConfig& task) {
 bool IsEvaluator(const TaskConfig& task) { return task.task.job == "evaluator"; }
 
 void CheckRole(const StrategyDef& def, const TaskConfig& task) {
+  // Each worker would lead a training of its own, and an evaluator wait for one that refuses.
+  if (task.sparse) {
+    ThrowInvalidArgument(fmt::format(
+        "TF_CONFIG has a sparseCluster, as that of a TFJob with enableDynamicWorker, which does "
+        "not "
+        "name all tasks, but a training needs the addresses of all of them (--strategy {}); set "
+        "enableDynamicWorker to false in the TFJob, or leave it out",
+        def.name));
+  }
   if (!Trains(def, task) && !IsEvaluator(task) && !def.others.contains(task.task.job)) {
     std::vector<std::string> roles = def.trainers;
     for (const auto& [role, work] : def.others) roles.push_back(role);
@@ -141,12 +150,6 @@ void CheckRole(const StrategyDef& def, const TaskConfig& task) {
         fmt::format("TF_CONFIG: task.type is \"{}\", which --strategy {} has no work for; expected "
                     "one of {}",
                     task.task.job, def.name, Listed(roles)));
-  }
-  if (task.sparse && !IsEvaluator(task) && !def.others.contains("ps")) {
-    ThrowInvalidArgument(fmt::format(
-        "TF_CONFIG has a sparseCluster, which does not name the other workers, but --strategy {} "
-        "needs all of them; leave enableDynamicWorker out of the TFJob",
-        def.name));
   }
   const size_t trainers = task.cluster.Trainers().size();
   if (def.one_trainer && trainers > 1) {

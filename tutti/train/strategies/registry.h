@@ -52,7 +52,8 @@ struct StrategyDef {
   std::string name;     // as in --strategy
   std::string summary;  // for --help: "one process"
   StrategyArgument argument = {};
-  bool one_trainer = false;  // refuse clusters with more
+  bool one_trainer = false;   // refuse clusters with more
+  bool takes_target = false;  // may train on the tasks of a running cluster (RunConfig::target)
   std::vector<std::string> trainers = {"chief", "worker"};
   std::map<std::string, std::function<void(const Launch&)>> others = {};  // by role
   std::vector<StrategyFlag> flags = {};
@@ -75,8 +76,8 @@ std::string SyntaxOf(const StrategyDef& def);
 int64_t WholeNumber(std::string_view text, int64_t least);
 std::vector<const StrategyDef*> AllStrategies();  // by name
 
-// Throws Error (kInvalidArgument) when the strategy has no work for the role of the task, or the
-// cluster has more trainers than it can use.
+// Throws Error (kInvalidArgument) when the strategy has no work for the role of the task, the
+// cluster has more trainers than it can use, or it is sparse: every strategy needs all addresses.
 void CheckRole(const StrategyDef& def, const TaskConfig& task);
 bool Trains(const StrategyDef& def, const TaskConfig& task);
 // Is it the task that evaluates the checkpoints of a training?

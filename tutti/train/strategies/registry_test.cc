@@ -1,6 +1,7 @@
 // Strategies by name: what they declare is what flags, help, errors and RunConfig know of them.
 #include "tutti/train/strategies/registry.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,6 +103,26 @@ TEST_F(RegistryTest, ListsWhatThereIs) {
               HasSubstr("there is a strategy \"local\" already"));
 }
 
+TEST_F(RegistryTest, StrategiesWithServersSayWhichArgumentTheyWant) {
+  const auto error_of = [](const std::string& name) {
+    return ErrorOf([&] { FindStrategy(name); });
+  };
+  for (const char* wrong :
+       {"ps-ssp", "ps-ssp:", "ps-ssp:-1", "ps-ssp:x", "ps-ssp:3x", "ps-ssp:99999999999999999999"}) {
+    EXPECT_THAT(error_of(wrong), HasSubstr(fmt::format("the strategy is \"{}\"; expected ps-ssp:S "
+                                                       "with S steps, 0 or more",
+                                                       wrong)));
+  }
+  for (const char* wrong : {"ps-sync:1", "ps-sync:backup=", "ps-sync:backup=x", "ps-sync:backup=-1",
+                            "ps-sync:backup=1x"}) {
+    EXPECT_THAT(
+        error_of(wrong),
+        HasSubstr(fmt::format("the strategy is \"{}\"; expected ps-sync[:backup=K] with ", wrong)));
+  }
+  EXPECT_EQ(&FindStrategy("ps-ssp:0"), &FindStrategy("ps-ssp:3"));
+  EXPECT_EQ(FindStrategy("ps-sync:backup=1").name, "ps-sync");
+}
+
 TEST_F(RegistryTest, ChecksFlags) {
   const StrategyDef& def = FindStrategy("allreduce");
   EXPECT_THAT(
@@ -166,6 +187,28 @@ TEST_F(RegistryTest, MainKnowsRoles) {
   EXPECT_EQ(crowded.code, 2);
   EXPECT_THAT(crowded.err, HasSubstr("TF_CONFIG has 2 tasks that train, but --strategy is local; "
                                      "use one of allreduce, ps-async, ps-ssp, ps-sync, served"));
+}
+
+TEST_F(RegistryTest, EveryStrategyNeedsTheAddressesOfAllTasks) {
+  for (const StrategyDef* def : AllStrategies()) {
+    const std::string strategy = def->name == "mirrored" ? "mirrored:2"
+                                 : def->name == "ps-ssp" ? "ps-ssp:1"
+                                                         : def->name;
+    for (const char* task :
+         {R"({"sparseCluster":{"worker":{"1":"127.0.0.1:3"},"ps":["127.0.0.1:1","127.0.0.1:2"]},
+              "task":{"type":"worker","index":1}})",
+          R"({"sparseCluster":{"worker":{},"ps":["127.0.0.1:1"]},"task":{"type":"ps","index":0}})",
+          R"({"sparseCluster":{"worker":{},"ps":["127.0.0.1:2"]},"task":{"type":"ps","index":1}})",
+          R"({"sparseCluster":{"worker":{},"ps":[]},"task":{"type":"chief","index":0}})",
+          R"({"sparseCluster":{"worker":{},"ps":[]},"task":{"type":"evaluator","index":0}})"}) {
+      const Ended refused = RunMain({"--strategy", strategy.c_str()}, task);
+      EXPECT_EQ(refused.code, 2) << strategy << " " << task;
+      EXPECT_FALSE(refused.trained);
+      EXPECT_THAT(refused.err, HasSubstr("TF_CONFIG has a sparseCluster, as that of a TFJob with "
+                                         "enableDynamicWorker, which does not name all tasks"));
+      EXPECT_THAT(refused.err, HasSubstr("set enableDynamicWorker to false in the TFJob"));
+    }
+  }
 }
 
 TEST_F(RegistryTest, NoTaskListensBeyondItsHostWithoutAToken) {

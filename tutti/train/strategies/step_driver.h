@@ -17,11 +17,13 @@ struct StepRange {
 };
 
 struct StepResult {
-  int64_t step = 0;      // the global step after this one
-  double loss = 0;       // of all workers in lockstep, else of this one
-  double samples = 0;    // the same
-  bool stop = false;     // some worker asks for an end
-  std::string bad = {};  // the gradient of this worker that was not finite: a variable's name
+  int64_t step = 0;        // the global step after this one
+  double loss = 0;         // of all workers in lockstep, else of this one
+  double samples = 0;      // the same
+  bool stop = false;       // some worker asks for an end
+  std::string bad = {};    // the gradient of this worker that was not finite: a variable's name
+  int64_t staleness = -1;  // updates between its read and its own; -1: nobody counts them
+  bool dropped = false;    // the update was made without this worker's gradient
 };
 
 // How far a training has come.
@@ -41,8 +43,8 @@ struct StepCall {
   RunOptions options() const { return {.trace = trace != nullptr, .trace_result = trace}; }
 };
 
-// Leads one worker through the steps of a training. Estimator and training loops know nothing else
-// of how a strategy's step is run:
+// Runs the steps of one worker. The only interface through which the Estimator and other training
+// loops run a strategy's step:
 //
 //   for (int64_t batch; (batch = driver.NextBatch()) >= 0;) driver.Run({.feeds = FeedsOf(batch)});
 //

@@ -11,6 +11,7 @@
 #include "tutti/train/optimizers/gradient_list.h"
 #include "tutti/train/strategies/peers.h"
 #include "tutti/train/strategies/step_driver.h"
+#include "tutti/train/strategies/task_load.h"
 
 namespace tutti {
 
@@ -39,7 +40,7 @@ struct JointStep {
   Output loss;           // the mean over all samples; 0 where there are none
   Output samples;        // float32
   Output stop;           // how many workers ask for an end
-  std::string how = {};  // do gradients travel, for people; the same on all workers
+  std::string how = {};  // how gradients travel, as text for the log; the same on all workers
   SumOrder order = {};
   std::shared_ptr<StrategyNodes> nodes = nullptr;  // of strategies that have some
 };
@@ -58,8 +59,10 @@ class VariablePlacer {
  public:
   virtual ~VariablePlacer() = default;
   virtual VariablePlacement Place(const VariableRequest& request) = 0;
-  // Where everything went, as lines for people; empty where there is nothing to tell.
+  // Where everything went, as lines of text; empty where there is nothing to tell.
   virtual std::string Describe() const { return ""; }
+  // The same in one line: how many, and how many bytes where.
+  virtual std::string Summary() const { return ""; }
 };
 
 // How a training is spread over processes and devices: a rewrite of the graph at two points. The
@@ -87,20 +90,22 @@ class Strategy {
   // multiplies the learning rate with.
   virtual int BatchesPerUpdate() const { return peers().workers() * int(Devices().size()); }
 
-  // How the session must be made whose graph this strategy has built: devices, how it takes part in
-  // collectives. Job and task are set already.
+  // Sets the session options that the strategy's graph needs: devices, communicator. Job and task
+  // are already set.
   virtual void Configure(SessionOptions& /*options*/) const {}
 
   // What places the variables of one graph; null: all go to the default device.
   virtual std::unique_ptr<VariablePlacer> MakePlacer() const { return nullptr; }
 
-  // Does every worker have a slice of every global batch, and make every step? Else each batch goes
-  // to one worker, by the number that its StepDriver claims.
+  // True if every worker runs every step, each on its slice of the global batch. False if each
+  // batch goes to one worker, which claims its number through its StepDriver.
   virtual bool InLockstep() const { return true; }
-  // Where the nodes between gradients and updates are that belong to no variable.
+  // Does a fast worker wait for slow ones?
+  virtual bool WaitsForWorkers() const { return InLockstep(); }
+  // The device of nodes between gradients and updates that belong to no single variable.
   virtual std::string UpdateDevice() const { return ""; }
 
-  // What to differentiate. With it, gradients are what Aggregate expects of them.
+  // The scalar whose gradients Aggregate expects.
   virtual Output Differentiated(const WorkerStep& step) const = 0;
   // The list with the gradients of all workers in it, as Optimizer::Apply takes it: the gradient of
   // the mean over all samples. With no sample at all the updates change nothing.
@@ -108,25 +113,31 @@ class Strategy {
                                                      const WorkerStep& step,
                                                      JointStep* joint) const = 0;
 
-  // What a step subtracts from the moving averages of layers (BatchNorm): the mean over all samples
-  // of what the workers would, so that every worker's averages stay the same, bit by bit. They are
-  // joined in every step rather than at the end, because whoever saves or evaluates in between
-  // wants one state too, and averages over all samples are better than one worker's.
+  // The changes of the layers' moving averages (BatchNorm) in a step: the mean of the workers'
+  // changes over all samples, so that every worker keeps the same averages, bit by bit. They are
+  // joined in every step rather than at the end, because a save or an evaluation in between needs
+  // one state too, and averages over all samples are better than one worker's.
   virtual std::vector<Output> AggregateState(std::span<const Output> changes,
                                              const WorkerStep& /*step*/,
                                              const JointStep& /*joint*/) const {
     return {changes.begin(), changes.end()};
   }
 
-  // Adds what must follow the update, which is in `nodes`, as is what Aggregate gave.
+  // Adds nodes that run after the update. `nodes` has the update and what Aggregate put into
+  // JointStep.
   virtual void Complete(StepNodes& /*nodes*/, const WorkerStep& /*step*/) const {}
 
-  // Does this worker give variables their first values, or those of a checkpoint? Not where another
-  // does it for all.
+  // True if this worker initialises or restores the variables itself, false if another worker does
+  // it for all.
   virtual bool GivesValues() const { return true; }
-  // Gives all workers the same state, after that; may add nodes to the graph. All workers call it.
-  // Throws Error.
+  // Gives all workers the same state, after the variables were initialised or restored; may add
+  // nodes to the graph. All workers call it. Throws Error.
   virtual void SynchronizeState(Graph& /*graph*/, Session& /*session*/) const {}
+
+  // What this worker's task has done so far, and each task that keeps variables for it. Nothing
+  // where the variables are the worker's own. May take a few milliseconds.
+  virtual TaskLoad OwnLoad() const { return {}; }
+  virtual std::vector<TaskLoad> ServerLoads() const { return {}; }
 
   // What leads this worker through the steps of one training. Throws Error.
   virtual std::unique_ptr<StepDriver> MakeDriver(Session& session, const StepNodes& nodes,

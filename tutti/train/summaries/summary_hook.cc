@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <filesystem>
+#include <utility>
 
 #include "tutti/base/clock.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/nn/variables.h"
 #include "tutti/train/estimator/training_graph.h"
+#include "tutti/train/every_steps.h"
 #include "tutti/train/hooks/built_in.h"
 #include "tutti/train/summaries/event_file.h"
 #include "tutti/train/summaries/events.h"
@@ -37,7 +39,7 @@ std::string Preformatted(const std::string& text) {
 
 class SummaryHook final : public Hook {
  public:
-  explicit SummaryHook(const RunConfig& config) : config_(config) {}
+  explicit SummaryHook(const RunConfig& config) : config_(config), every_(config.summary_every) {}
 
   void OnStart(const TrainingStart& start) override {
     if (Failed(OpenFile(config_.model_dir, start.step, train_))) return;
@@ -53,21 +55,33 @@ class SummaryHook final : public Hook {
     for (const GradientAndVariable& entry : start.training.gradients) {
       if (!entry.gradient.empty()) trained_.push_back(entry.variable);
     }
+    // A TrainingSession does not know its gradients.
+    if (trained_.empty()) trained_ = nn::TrainableVariables(start.graph);
+    has_loss_ = bool(start.training.spec.loss);  // a TrainingSession need not have one
+    every_.Begin(start.step);
     last_step_ = start.step;
     last_nanos_ = NowNanos();
   }
 
+  // Decided before the step, as TrainingStep decides whether gradients are fetched: where steps
+  // jump, nobody knows then what the step's number will be.
+  bool BeforeStep(int64_t step) override {
+    due_ = every_.Reached(step + 1) || due_;
+    return false;
+  }
+
   void AfterStep(const StepEnd& end, TrainingControl& /*control*/) override {
     samples_ += end.samples;
-    if (end.step % config_.summary_every != 0 || !train_.is_open()) return;
+    if (!std::exchange(due_, false) || !train_.is_open()) return;
     const double seconds = std::max(double(NowNanos() - last_nanos_) * 1e-9, 1e-9);
-    const auto steps = double(end.step - last_step_);
+    // A TrainingSession may have gone back to a checkpoint.
+    const auto steps = double(std::max<int64_t>(1, end.step - last_step_));
     SummaryValues values;
     values.scalars = end.values;
-    values.scalars["loss"] = end.loss;
+    if (has_loss_) values.scalars["loss"] = end.loss;
     values.scalars["steps_per_second"] = steps / seconds;
     values.scalars["step_milliseconds"] = 1e3 * seconds / steps;
-    values.scalars["samples_per_second"] = samples_ / seconds;
+    if (samples_ > 0) values.scalars["samples_per_second"] = samples_ / seconds;
     if (config_.histograms) AddHistograms(end, values);
     Write(train_, "train", end.step, values);
     samples_ = 0;
@@ -123,6 +137,9 @@ class SummaryHook final : public Hook {
   }
 
   const RunConfig& config_;
+  EverySteps every_;
+  bool due_ = false;
+  bool has_loss_ = true;
   EventFile train_, evaluation_;
   MetricsLog log_;
   std::vector<Output> trained_;

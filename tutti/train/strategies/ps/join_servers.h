@@ -13,7 +13,8 @@ namespace tutti {
 ParameterServers JoinServers(const Launch& launch, std::string_view strategy);
 
 // What a ps does: it holds variables and runs parts of steps until worker 0 says that the training
-// is over. Throws Error (kUnavailable) when the training failed or worker 0 is lost.
+// is over. Throws Error (kUnavailable) when the training failed or worker 0 is lost. A request to
+// stop is passed on to worker 0, which is served until it has left, lost or not.
 void ServeVariables(const Launch& launch);
 
 // The flags that strategies with parameter servers have, and their values.

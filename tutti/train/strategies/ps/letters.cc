@@ -41,11 +41,8 @@ Letters::Letters(const ParameterServers& servers) {
     const QueueOptions options = {.capacity = kCapacity + 2 * int64_t(servers.workers)};
     for (int r = 0; r < servers.workers; ++r) {
       const Output letters = FIFOQueue(graph_, letter, options, fmt::format("letters_{}", r));
-      const Output failures = FIFOQueue(graph_, letter, options, fmt::format("failures_{}", r));
       send_.push_back(Enqueue(letters, contents));
       receive_.push_back(Dequeue(letters));
-      send_failure_.push_back(Enqueue(failures, contents));
-      receive_failure_.push_back(Dequeue(failures));
     }
   }
   SessionOptions options;
@@ -53,32 +50,20 @@ Letters::Letters(const ParameterServers& servers) {
   session_.emplace(graph_, options);
 }
 
-void Letters::Put(const Node* queue, const Letter& letter, const RunOptions& options) {
+void Letters::Send(int to, const Letter& letter, const RunOptions& options) {
   const Tensor numbers =
       Tensor::Vector<int64_t>({letter.from, letter.start, letter.number, letter.late ? 1 : 0});
   const std::array<Feed, 3> feeds = {
       Feed{numbers_, numbers}, {what_, BytesOf(letter.what)}, {text_, BytesOf(letter.text)}};
-  session_->Run(feeds, {}, std::span(&queue, 1), options);
+  session_->Run(feeds, {}, std::span(&send_[size_t(to)], 1), options);
 }
 
-Letter Letters::Take(const std::vector<Output>& queue, const RunOptions& options) {
+Letter Letters::Receive(int worker, const std::stop_token& stop, std::chrono::nanoseconds timeout) {
   const std::vector<Tensor> parts =
-      session_->Run(std::span<const Feed>(), queue, std::span<const Node* const>(), options);
+      session_->Run(std::span<const Feed>(), receive_[size_t(worker)],
+                    std::span<const Node* const>(), {.timeout = timeout, .stop = stop});
   const int64_t* numbers = parts[0].data<int64_t>();
   return {numbers[0], numbers[1], numbers[2], numbers[3] != 0, TextOf(parts[1]), TextOf(parts[2])};
-}
-
-void Letters::Send(int to, const Letter& letter, const RunOptions& options) {
-  Put(send_[size_t(to)], letter, options);
-}
-Letter Letters::Receive(int worker, const std::stop_token& stop, std::chrono::nanoseconds timeout) {
-  return Take(receive_[size_t(worker)], {.timeout = timeout, .stop = stop});
-}
-void Letters::SendFailure(int to, const Letter& letter, const RunOptions& options) {
-  Put(send_failure_[size_t(to)], letter, options);
-}
-Letter Letters::ReceiveFailure(int worker, const std::stop_token& stop) {
-  return Take(receive_failure_[size_t(worker)], {.stop = stop});
 }
 
 }  // namespace tutti

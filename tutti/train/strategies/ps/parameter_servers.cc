@@ -8,7 +8,7 @@
 #include "tutti/graph/ops/arrange.h"
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/reduce.h"
-#include "tutti/train/strategies/ps/end_of_training.h"
+#include "tutti/net/coordination/membership.h"
 #include "tutti/train/strategies/ps/placer.h"
 
 namespace tutti {
@@ -25,31 +25,31 @@ ServersStrategy::ServersStrategy(ParameterServers servers, const ServerOptionsOf
       queue_peers_(std::move(peers)) {}
 
 ServersStrategy::~ServersStrategy() {
-  // Once all have come here, a worker that is gone is no failure.
-  std::string failure = peers().Failure();
+  // Once all have come here, a worker that is gone is no failure, and worker 0 is the judge of it.
+  absl::Status failure = queue_peers_->FailureStatus();
   try {
-    if (failure.empty()) queue_peers_->End();
+    if (failure.ok()) queue_peers_->End();
   } catch (const Error& error) {
-    failure = error.what();
+    if (servers_.rank == 0) failure = absl::Status(absl::StatusCode(error.code()), error.what());
   }
-  if (servers_.rank != 0) return;
-  try {
-    const EndOfTraining end(servers_.devices);
-    SessionOptions session_options;
-    servers_.connect(session_options);
-    Session session(end.graph(), session_options);
-    end.Tell(session, failure);
-  } catch (const Error&) {
-    // The servers cannot be reached; they notice that worker 0 is gone.
-  }
+  if (servers_.membership == nullptr) return;
+  if (!failure.ok()) servers_.membership->Fail(failure);
+  servers_.membership->Leave();
 }
 
 std::unique_ptr<VariablePlacer> ServersStrategy::MakePlacer() const {
-  return std::make_unique<ServerPlacer>(servers_.devices, options_.split_bytes);
+  return std::make_unique<ServerPlacer>(servers_.devices, options_.split_bytes, options_.memory);
 }
 
 void ServersStrategy::SynchronizeState(Graph& /*graph*/, Session& /*session*/) const {
   peers().Gather("initialised by worker 0", "");
+}
+
+std::vector<TaskLoad> ServersStrategy::ServerLoads() const {
+  std::vector<TaskLoad> loads;
+  if (!servers_.load) return loads;
+  for (size_t i = 0; i < servers_.devices.size(); ++i) loads.push_back(servers_.load(int(i)));
+  return loads;
 }
 
 Output OverWire(Output gradient, const std::string& wire, const std::string& device) {
@@ -64,13 +64,14 @@ Output OverWire(Output gradient, const std::string& wire, const std::string& dev
   return Cast(narrow, kFloat32);
 }
 
-GradientCheck CheckGradients(std::span<const GradientAndVariable> list) {
+GradientCheck CheckGradients(std::span<const GradientAndVariable> list, const std::string& wire) {
   GradientCheck check;
   std::vector<Output> finite;
   for (const GradientAndVariable& entry : list) {
     if (entry.gradient.empty()) continue;
-    const Output values = entry.gradient.sparse() ? entry.gradient.rows : entry.gradient.dense;
+    Output values = entry.gradient.sparse() ? entry.gradient.rows : entry.gradient.dense;
     const DeviceScope device(values.graph(), values.node->device());
+    values = OverWire(values, wire, values.node->device());
     // 0 times a finite number is 0, and anything else is NaN: no sum overflows.
     const Output sum = Sum(Mul(values, 0.0));
     finite.push_back(IsFinite(sum.dtype() == kFloat32 ? sum : Cast(sum, kFloat32)));

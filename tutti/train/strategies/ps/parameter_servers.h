@@ -12,14 +12,9 @@
 namespace tutti {
 
 struct Launch;
-
-// How a worker is, as the cluster knows it.
-struct WorkerState {
-  int rank = 0;
-  std::string task;          // "/job:worker/task:1"
-  uint64_t incarnation = 0;  // of its process
-  std::string error;         // why it cannot be reached; empty: it can
-};
+namespace net {
+class Membership;
+}
 
 // The parameter servers of a training, and the place of this worker among those that use them.
 // Strategies know servers by the devices that hold variables; whether these belong to other tasks
@@ -32,14 +27,22 @@ struct ParameterServers {
   // Fills in the options of a session that reaches all of `devices`.
   std::function<void(SessionOptions&)> connect;
   double start_timeout = 60;  // seconds for all workers to appear
-  // How a worker is; may take its time. Not given: all share the fate of this process.
-  std::function<WorkerState(int rank)> look = {};
+  double late_seconds = 5;    // workers that are alive and late are warned about this often
+  // Who is there and who has failed, as the coordination of the cluster tells; null for a worker
+  // that is alone with servers in its own process. Workers by rank, and servers, by their tasks.
+  std::shared_ptr<net::Membership> membership = nullptr;
+  std::vector<std::string> worker_tasks = {};
+  std::vector<std::string> server_tasks = {};
+  // What a task has done so far: that of one of `devices`, by its number, or this worker's own
+  // (-1). Not given: nobody knows.
+  std::function<TaskLoad(int server)> load = {};
 };
 
 struct ServerOptionsOfStrategy {
   int64_t split_bytes = int64_t{1} << 20;  // variables over it are split by rows
-  std::string wire = "as-is";              // as-is, bfloat16 or float16: how gradients travel
-  bool skip_bad = false;  // go on after a gradient that is not finite; it is never applied
+  int64_t memory = 0;          // of a server, for variables and slots; 0: there is no limit
+  std::string wire = "as-is";  // as-is, bfloat16 or float16: how gradients travel
+  bool skip_bad = false;       // go on after a gradient that is not finite; it is never applied
 };
 
 // What all strategies with parameter servers have in common: variables are on the servers, the
@@ -48,7 +51,7 @@ class ServersStrategy : public Strategy {
  public:
   ServersStrategy(ParameterServers servers, const ServerOptionsOfStrategy& options,
                   QueuePeers::Losses losses);
-  // Waits for the other workers to end as well; then worker 0 tells the servers.
+  // Waits for the other workers to end as well, and leaves the job; the servers end with worker 0.
   ~ServersStrategy() override;
 
   std::vector<std::string> Devices() const override { return {servers_.worker_device}; }
@@ -57,6 +60,8 @@ class ServersStrategy : public Strategy {
   // Worker 0 gives variables their values, and the others wait for it.
   bool GivesValues() const override { return servers_.rank == 0; }
   void SynchronizeState(Graph& graph, Session& session) const override;
+  TaskLoad OwnLoad() const override { return servers_.load ? servers_.load(-1) : TaskLoad(); }
+  std::vector<TaskLoad> ServerLoads() const override;
 
  protected:
   const ParameterServers& servers() const { return servers_; }
@@ -77,13 +82,15 @@ class ServersStrategy : public Strategy {
 // float32 travel as they are.
 Output OverWire(Output gradient, const std::string& wire, const std::string& device);
 
-// Which gradients of the list have an element that is not finite.
+// Which gradients of the list have an element that is not finite as they travel: float16 cannot
+// hold a number of 65520 or more, so a finite gradient may become infinite on the wire.
 struct GradientCheck {
   std::vector<std::string> names;  // of the variables
   Output finite;                   // bool, one for each name
   Output all;                      // float32: 1 if all are finite, else 0
 };
-GradientCheck CheckGradients(std::span<const GradientAndVariable> list);
+GradientCheck CheckGradients(std::span<const GradientAndVariable> list,
+                             const std::string& wire = "as-is");
 // The first name that is not finite in a fetched `finite`; empty if all are.
 std::string FirstBad(const GradientCheck& check, const Tensor& finite);
 

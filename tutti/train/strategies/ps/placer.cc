@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
+#include "tutti/base/error.h"
 #include "tutti/topology/quantity.h"
 
 namespace tutti {
@@ -52,8 +54,28 @@ std::string RenderPlan(const std::vector<std::string>& devices,
   return text;
 }
 
-ServerPlacer::ServerPlacer(std::vector<std::string> devices, int64_t split_bytes)
-    : devices_(std::move(devices)), split_bytes_(split_bytes), bytes_(devices_.size(), 0) {}
+std::string ServerPlacer::Summary() const {
+  std::vector<int64_t> bytes(devices_.size(), 0);
+  std::set<std::string_view> names;
+  for (const PlacedVariable& variable : variables_) {
+    bytes[variable.server] += variable.bytes + variable.slot_bytes;
+    names.insert(variable.name);
+  }
+  std::string sizes;
+  for (size_t s = 0; s < bytes.size(); ++s) {
+    const char* const between = s == 0 ? "" : s + 1 == bytes.size() ? " and " : ", ";
+    sizes += between + topology::FormatBytes(double(bytes[s]));
+  }
+  return fmt::format("{} {}: {} {}, {}", bytes.size(), bytes.size() == 1 ? "server" : "servers",
+                     names.size(), names.size() == 1 ? "variable" : "variables", sizes);
+}
+
+ServerPlacer::ServerPlacer(std::vector<std::string> devices, int64_t split_bytes, int64_t memory)
+    : devices_(std::move(devices)),
+      split_bytes_(split_bytes),
+      memory_(memory),
+      bytes_(devices_.size(), 0),
+      slot_bytes_(devices_.size(), 0) {}
 
 size_t ServerPlacer::Emptiest() const {
   return size_t(std::min_element(bytes_.begin(), bytes_.end()) - bytes_.begin());
@@ -64,7 +86,23 @@ size_t ServerPlacer::ServerOf(const std::string& device) const {
   return found == devices_.end() ? 0 : size_t(found - devices_.begin());
 }
 
+void ServerPlacer::RequireMemory(const PlacedVariable& variable, const std::string& what,
+                                 int64_t bytes) const {
+  using topology::FormatBytes;
+  const int64_t there = bytes_[variable.server] + slot_bytes_[variable.server];
+  if (memory_ == 0 || (there <= memory_ && bytes <= memory_ - there)) return;
+  const bool whole = variable.rows < 0 && devices_.size() > 1;
+  throw Error(Code::kResourceExhausted,
+              fmt::format("{} of variable \"{}\" {} ({}) needs {} on ps {} ({}), which holds {} "
+                          "already; --ps-memory is {}. Use more servers{} or a larger --ps-memory",
+                          what, variable.name, variable.shape.ToString(), RowsOf(variable),
+                          FormatBytes(double(bytes)), variable.server, devices_[variable.server],
+                          FormatBytes(double(there)), FormatBytes(double(memory_)),
+                          whole ? fmt::format(", a --split-bytes below {}", split_bytes_) : ""));
+}
+
 void ServerPlacer::Add(PlacedVariable variable) {
+  RequireMemory(variable, "the value", variable.bytes);
   bytes_[variable.server] += variable.bytes;
   variables_.push_back(std::move(variable));
 }
@@ -74,7 +112,10 @@ VariablePlacement ServerPlacer::PlaceSlot(const VariableRequest& request) {
   const size_t server = ServerOf(owner.device());
   for (PlacedVariable& placed : variables_) {
     if (placed.server != server || !IsPart(placed, owner.name())) continue;
-    placed.slot_bytes += request.shape.elements() * int64_t(SizeOf(request.dtype));
+    const int64_t bytes = request.shape.elements() * int64_t(SizeOf(request.dtype));
+    RequireMemory(placed, fmt::format("the slot \"{}\"", request.name), bytes);
+    placed.slot_bytes += bytes;
+    slot_bytes_[server] += bytes;
     break;
   }
   return {.device = owner.device()};

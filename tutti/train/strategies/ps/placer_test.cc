@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tutti/base/error.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/nn/initializers.h"
 
@@ -46,6 +47,51 @@ TEST(ServerPlacer, SplitsLargeVariablesByRows) {
   EXPECT_TRUE(alone.Place(Of("table", {10, 10})).parts.empty());
 }
 
+std::string ErrorOf(ServerPlacer& placer, const VariableRequest& request) {
+  try {
+    placer.Place(request);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::kResourceExhausted);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ServerPlacer, KeepsTheMemoryOfServers) {
+  // 1000 rows of 40 bytes are 13.3 KB on each server.
+  ServerPlacer enough(kServers, 1000, 13360);
+  EXPECT_EQ(ErrorOf(enough, Of("table", {1000, 10})), "no error");
+  ServerPlacer scarce(kServers, 1000, 13350);
+  EXPECT_THAT(
+      ErrorOf(scarce, Of("table", {1000, 10})),
+      HasSubstr("the value of variable \"table\" [1000, 10] (rows 666 to 999) needs 13.36 KB "
+                "on ps 2 (/job:ps/task:2/cpu:0), which holds 0 B already; --ps-memory is "
+                "13.35 KB. Use more servers"));
+  // One that is not split, on a server that holds something already.
+  ServerPlacer alone({kServers[0]}, 1000, 1000);
+  EXPECT_EQ(ErrorOf(alone, Of("a", {200})), "no error");
+  EXPECT_THAT(ErrorOf(alone, Of("b", {51})),
+              HasSubstr("the value of variable \"b\" [51] (whole) needs 204 B on ps 0 "
+                        "(/job:ps/task:0/cpu:0), which holds 800 B already; --ps-memory is 1 KB"));
+  EXPECT_EQ(ErrorOf(alone, Of("c", {50})), "no error");
+}
+
+TEST(ServerPlacer, SlotsCountForTheMemory) {
+  Graph graph;
+  ServerPlacer placer({kServers[0]}, 1000, 1200);
+  const VariablePlacementScope scope(
+      [&](const VariableRequest& request) { return placer.Place(request); });
+  const Output table = Variable(graph, Zeros({100}), "table");
+  Variable(graph, Zeros({100}), "table/m", {.trainable = false, .slot_of = table});
+  Variable(graph, Zeros({100}), "table/v", {.trainable = false, .slot_of = table});
+  VariableRequest third = Of("table/w", {1}, false);
+  third.options.slot_of = table;
+  EXPECT_THAT(
+      ErrorOf(placer, third),
+      HasSubstr("the slot \"table/w\" of variable \"table\" [100] (whole) needs 4 B on ps 0 "
+                "(/job:ps/task:0/cpu:0), which holds 1.2 KB already"));
+}
+
 TEST(ServerPlacer, RendersThePlan) {
   Graph graph;
   ServerPlacer placer({kServers[0], kServers[1]}, 1000);
@@ -59,6 +105,7 @@ TEST(ServerPlacer, RendersThePlan) {
     Variable(graph, Zeros({8}), "bias/momentum", {.trainable = false, .slot_of = bias});
     Variable(graph, Zeros({}, kInt64), "global_step", {.trainable = false});
   }
+  EXPECT_EQ(placer.Summary(), "2 servers: 3 variables, 872 B and 1.6 KB");
   const std::string plan = placer.Describe();
   EXPECT_THAT(plan, HasSubstr("ps 0  /job:ps/task:0/cpu:0  872 B, 35% of all bytes\n"
                               "  table [100, 4]  rows 0 to 49         800 B\n"

@@ -3,12 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <array>
-#include <atomic>
 #include <future>
 
 #include "tutti/graph/ops/queue.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/log_under_test.h"
 #include "tutti/train/strategies/ps/servers_under_test.h"
 
 namespace tutti {
@@ -22,16 +21,14 @@ class QueuePeersTest : public ::testing::Test {
   static void SetUpTestSuite() { RegisterCpuKernels(); }
 
   // Runs body(peers) for each of `workers`, and gives back their errors.
-  static std::vector<std::string> OnPeers(int workers, const std::function<void(QueuePeers&)>& body,
-                                          double start_timeout = 30) {
+  static std::vector<std::string> OnPeers(int workers,
+                                          const std::function<void(QueuePeers&)>& body) {
     ServersUnderTest cluster(1, workers);
     std::vector<std::string> errors(static_cast<size_t>(workers));
     std::vector<std::thread> threads;
     for (int r = 0; r < workers; ++r) {
       threads.emplace_back([&, r] {
-        ParameterServers servers = cluster.For(r);
-        servers.start_timeout = start_timeout;
-        QueuePeers peers(servers, QueuePeers::Losses::kEndTheJob);
+        QueuePeers peers(cluster.For(r), QueuePeers::Losses::kEndTheJob);
         try {
           body(peers);
         } catch (const Error& error) {
@@ -73,14 +70,30 @@ TEST_F(QueuePeersTest, TheFailureOfOneEndsWhatOthersWaitFor) {
 }
 
 TEST_F(QueuePeersTest, NamesWhoDidNotAppear) {
-  const auto errors = OnPeers(
-      3,
-      [](QueuePeers& peers) {
-        if (peers.rank() != 1) peers.Gather("agreement", "");
-      },
-      0.2);
-  EXPECT_THAT(errors[0],
-              HasSubstr("agreement: worker 1 of 3 did not appear within 0.2 s; was it started?"));
+  ServersUnderTest cluster(1, 3);
+  ParameterServers servers = cluster.For(0);
+  servers.start_timeout = 0.2;
+  QueuePeers zero(servers, QueuePeers::Losses::kEndTheJob);
+  QueuePeers two(cluster.For(2), QueuePeers::Losses::kEndTheJob);
+  auto waits = std::async(std::launch::async, [&] { return two.Gather("agreement", ""); });
+  try {
+    zero.Gather("agreement", "");
+    FAIL() << "it went on without worker 1";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(),
+                HasSubstr("agreement: worker 1 of 3 did not appear within 0.2 s; was it started?"));
+    zero.Abort(error.code(), error.what());
+  }
+  EXPECT_THROW(waits.get(), Error);
+}
+
+TEST_F(QueuePeersTest, NamesWhoLeftTooEarly) {
+  const auto errors = OnPeers(3, [](QueuePeers& peers) {
+    peers.Gather("start", "");
+    if (peers.rank() != 1) peers.Gather("agreement", "");
+  });
+  EXPECT_EQ(errors[0], "worker 1 (/job:worker/task:1) is lost: it left in good order");
+  EXPECT_EQ(errors[2], errors[0]);
 }
 
 TEST_F(QueuePeersTest, NamesWhoIsElsewhere) {
@@ -90,17 +103,66 @@ TEST_F(QueuePeersTest, NamesWhoIsElsewhere) {
   EXPECT_THAT(errors[1], HasSubstr("worker 1 is at \"Evaluate\", worker 0 at \"Train\""));
 }
 
+TEST_F(QueuePeersTest, RefusesDamagedLetters) {
+  ServersUnderTest cluster(1, 2);
+  {
+    QueuePeers zero(cluster.For(0), QueuePeers::Losses::kEndTheJob);
+    const ParameterServers one = cluster.For(1);
+    Letters(one).Send(0, {1, one.membership->revision(), -1, false, "agreement", "mine"}, {});
+    try {
+      zero.Gather("agreement", "");
+      FAIL() << "a letter for exchange -1 was taken";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kInvalidArgument);
+      EXPECT_THAT(error.what(), HasSubstr("a letter of worker 1 is for exchange -1"));
+    }
+  }
+  for (const std::string text :
+       {"", "x", "2", "2 0", "2 0 1 ", "2 0 2 1 a1 b", "99999999999999999999 ", "1 0 1 a",
+        "1 0 1 a9 b", "1 0 1 a1 bc", "1 0 -1 a1 b"}) {
+    ParameterServers servers = cluster.For(1);
+    Letters letters(servers);
+    letters.Send(1, {0, servers.membership->revision(), 0, false, "agreement", text}, {});
+    QueuePeers one(servers, QueuePeers::Losses::kEndTheJob);
+    try {
+      one.Gather("agreement", "");
+      ADD_FAILURE() << "it took \"" << text << "\"";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::kDataLoss);
+      EXPECT_THAT(error.what(), HasSubstr("agreement: the answer of worker 0 to worker 1 is"));
+    }
+  }
+}
+
+// Worker 1 is alive, and comes when worker 0 has warned of it twice.
+TEST_F(QueuePeersTest, WarnsAgainAndAgainOfWhoIsLate) {
+  ServersUnderTest cluster(1, 2);
+  ParameterServers servers = cluster.For(0);
+  servers.late_seconds = 0.05;
+  QueuePeers zero(servers, QueuePeers::Losses::kEndTheJob);
+  QueuePeers one(cluster.For(1), QueuePeers::Losses::kEndTheJob);
+  testing::LogUnderTest log;
+  auto late = std::async(std::launch::async, [&] {
+    one.Gather("start", "");
+    try {
+      for (int i = 0; i < 2; ++i) {
+        log.Await("agreement has waited ");
+        log.Await(" s for worker 1 (/job:worker/task:1); it is alive");
+      }
+    } catch (const Error& error) {
+      one.Abort(error.code(), error.what());
+    }
+    one.Gather("agreement", "");
+  });
+  zero.Gather("start", "");
+  zero.Gather("agreement", "");
+  late.get();
+}
+
 class PeersThatComeAndGo : public QueuePeersTest {
  protected:
   std::unique_ptr<QueuePeers> Make(int rank) {
-    ParameterServers servers = cluster_.For(rank);
-    servers.look = [this](int other) {
-      const bool lost = lost_[size_t(other)];
-      return WorkerState{other, fmt::format("/job:worker/task:{}", other),
-                         lost ? uint64_t{0} : uint64_t(starts_[size_t(other)]),
-                         lost ? "it does not answer" : ""};
-    };
-    return std::make_unique<QueuePeers>(servers, QueuePeers::Losses::kAreLeftOut);
+    return std::make_unique<QueuePeers>(cluster_.For(rank), QueuePeers::Losses::kAreLeftOut);
   }
   // What worker `rank` gets on a thread of its own.
   static std::future<std::vector<std::string>> Gathered(QueuePeers& peers, std::string own) {
@@ -109,8 +171,6 @@ class PeersThatComeAndGo : public QueuePeersTest {
   }
 
   ServersUnderTest cluster_{1, 3};
-  std::array<std::atomic<bool>, 3> lost_ = {};
-  std::array<std::atomic<int>, 3> starts_ = {1, 1, 1};
 };
 
 TEST_F(PeersThatComeAndGo, AreLeftOutAndLearnWhatTheyMissed) {
@@ -125,7 +185,7 @@ TEST_F(PeersThatComeAndGo, AreLeftOutAndLearnWhatTheyMissed) {
     EXPECT_THAT(second.get(), ElementsAre("a", "b", "c"));
   }
   EXPECT_FALSE(two->late());
-  lost_[2] = true;
+  cluster_.Lose(2);
   {
     auto first = Gathered(*one, "e");
     EXPECT_THAT(zero->Gather("texts", "d"), ElementsAre("d", "e", ""));
@@ -133,9 +193,8 @@ TEST_F(PeersThatComeAndGo, AreLeftOutAndLearnWhatTheyMissed) {
     EXPECT_THAT(zero->Present(), ElementsAre(0, 1));
     EXPECT_THAT(one->Present(), ElementsAre(0, 1));
   }
-  two = nullptr;
-  starts_[2] = 2;
-  lost_[2] = false;
+  // What its former self sends is dropped.
+  auto former = std::move(two);
   two = Make(2);
   EXPECT_THAT(two->Gather("texts", "c anew"), ElementsAre("a", "b", "c anew"));
   EXPECT_TRUE(two->late());
@@ -151,7 +210,7 @@ TEST_F(PeersThatComeAndGo, AreLeftOutAndLearnWhatTheyMissed) {
   EXPECT_THAT(two->Present(), ElementsAre(0, 1, 2));
   zero->SetLossHandler({});
   EXPECT_THAT(told,
-              ElementsAre("worker 2 (/job:worker/task:2) is lost: it does not answer", "2 back"));
+              ElementsAre("worker 2 (/job:worker/task:2) is lost: it was at start 1", "2 back"));
 }
 
 TEST_F(PeersThatComeAndGo, TheFirstCannotBeMissed) {
@@ -162,7 +221,7 @@ TEST_F(PeersThatComeAndGo, TheFirstCannotBeMissed) {
   zero->Gather("texts", "a");
   waits.get();
   second.get();
-  lost_[0] = true;
+  cluster_.Lose(0);
   try {
     one->Gather("texts", "d");
     FAIL() << "it went on without worker 0";

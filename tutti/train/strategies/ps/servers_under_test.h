@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,8 +12,12 @@
 #include <vector>
 
 #include "tutti/base/error.h"
+#include "tutti/base/status.h"
 #include "tutti/client/session.h"
 #include "tutti/cluster/server.h"
+#include "tutti/net/coordination/membership.h"
+#include "tutti/net/coordination/store/remote_store.h"
+#include "tutti/net/coordination/store/service.h"
 #include "tutti/train/run_config.h"
 #include "tutti/train/strategies/ps/parameter_servers.h"
 
@@ -36,8 +42,12 @@ class ServersUnderTest {
     found.worker_device = Device(servers_ + rank);
     found.connect = [this](SessionOptions& options) { options = {.server = &server_}; };
     found.start_timeout = 30;
+    for (int r = 0; r < workers_; ++r) found.worker_tasks.push_back(Task(r));
+    found.membership = Join(rank);
     return found;
   }
+  // The store takes the worker's latest process for lost.
+  void Lose(int rank) { service_.CallerLost(Caller(rank, starts_[size_t(rank)])); }
 
   // Runs body(rank) on a thread for each worker, and gives back the message of each one's Error,
   // which it tells the others as Main would.
@@ -66,11 +76,28 @@ class ServersUnderTest {
   }
 
  private:
+  static std::string Task(int rank) { return fmt::format("/job:worker/task:{}", rank); }
+  static std::string Caller(int rank, int start) { return fmt::format("{}#{}", Task(rank), start); }
+  // Another process of a worker.
+  std::shared_ptr<net::Membership> Join(int rank) {
+    const int start = ++starts_[size_t(rank)];
+    const auto send = [this, caller = Caller(rank, start)](std::string request,
+                                                           net::StoreService::Done done) {
+      service_.Handle(caller, request, std::move(done));
+    };
+    return ValueOrThrow(net::Membership::Join({.store = std::make_shared<net::RemoteStore>(send),
+                                               .task = Task(rank),
+                                               .incarnation = uint64_t(start),
+                                               .place = fmt::format("start {}", start)}));
+  }
   static std::string Device(int index) { return fmt::format("/job:local/task:0/cpu:{}", index); }
 
   const int servers_;
   const int workers_;
   Server server_;
+  net::MemoryStore store_;
+  net::StoreService service_{&store_};
+  std::array<std::atomic<int>, 16> starts_ = {};  // processes of each worker so far
 };
 
 // Parts are joined: NAME/part_0 and NAME/part_1 are NAME, NAME/part_0/momentum is NAME/momentum.

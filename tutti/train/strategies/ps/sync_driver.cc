@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "tutti/base/clock.h"
 #include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/base/thread.h"
@@ -75,12 +76,36 @@ class SyncDriver::Updater {
     const std::lock_guard lock(mutex_);
     return int64_t(lost_.size());
   }
+  // Warns of the workers that have not entered the step under way for long.
+  void WarnOfLate() {
+    const int64_t now = NowNanos();
+    int64_t step, since;
+    std::set<int> lost;
+    {
+      const std::lock_guard lock(mutex_);
+      if (next_ >= range_.end || now - warned_ < peers_.late_nanos()) return;
+      warned_ = now;
+      step = next_;
+      since = since_;
+      lost = lost_;
+    }
+    std::vector<int> late;
+    for (int w = 0; w < sync_.options().workers; ++w) {
+      const std::array<Feed, 2> feeds = {Feed{sync_.worker, Tensor::Scalar<int64_t>(w)},
+                                         {sync_.step, Tensor::Scalar<int64_t>(step)}};
+      const auto in = session_.Run(feeds, std::span(&sync_.contains, 1), {},
+                                   {.timeout = kUpdatePatience, .stop = stop_.get_token()});
+      if (!in[0].scalar<bool>() && !lost.contains(w)) late.push_back(w);
+    }
+    if (!late.empty()) peers_.WarnOfLate(fmt::format("step {}", step + 1), since, late);
+  }
 
  private:
   void SetNext(int64_t step) {
     {
       const std::lock_guard lock(mutex_);
       next_ = step;
+      since_ = warned_ = NowNanos();
     }
     changed_.notify_all();
   }
@@ -126,8 +151,9 @@ class SyncDriver::Updater {
   std::stop_source stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t next_;        // the step whose update is under way
-  std::set<int> lost_;  // workers
+  int64_t next_;                                  // the step whose update is under way
+  int64_t since_ = NowNanos(), warned_ = since_;  // when it began, or was warned of
+  std::set<int> lost_;                            // workers
   std::thread thread_;
 };
 
@@ -145,7 +171,8 @@ SyncDriver::SyncDriver(Session& session, std::shared_ptr<const SyncStep> sync,
   if (peers_->rank() == 0 && step_ < end_) {
     updater_ = std::make_unique<Updater>(session_, *sync_, range, *peers_);
     peers_->SetLossHandler({{.lost = [this](int rank, const std::string& why) { Lost(rank, why); },
-                             .back = [this](int rank) { updater_->SetReleased(rank, true); }}});
+                             .back = [this](int rank) { updater_->SetReleased(rank, true); },
+                             .look = [this] { WarnOfLate(); }}});
   } else if (peers_->late()) {
     const Feed worker = {sync_->worker, Tensor::Scalar<int64_t>(peers_->rank())};
     step_ = std::max(step_, session_.Run({worker}, sync_->join).scalar<int64_t>());
@@ -187,6 +214,14 @@ void SyncDriver::Lost(int rank, const std::string& why) {
   }
 }
 
+void SyncDriver::WarnOfLate() {
+  try {
+    updater_->WarnOfLate();
+  } catch (const Error&) {
+    // A server that is gone is told of by those who need it.
+  }
+}
+
 int64_t SyncDriver::NextBatch() { return !over_ && step_ < end_ ? step_ - first_ : -1; }
 
 std::vector<Tensor> SyncDriver::RunPart(std::span<const Feed> feeds,
@@ -197,7 +232,7 @@ std::vector<Tensor> SyncDriver::RunPart(std::span<const Feed> feeds,
   try {
     return session_.Run(feeds, fetches, std::span(&target, 1), stoppable);
   } catch (const Error& error) {
-    peers_->Rethrow(error);
+    peers_->RethrowOfStep(error);
   }
 }
 
@@ -208,6 +243,7 @@ std::vector<Tensor> SyncDriver::RunWithBackups(const StepCall& call) {
   const std::vector<Tensor> entered = RunPart(feeds_, first, sync_->push, call.options());
   const bool admitted = entered[0].scalar<bool>();
   (admitted ? pushed_ : dropped_) += 1;
+  last_dropped_ = !admitted;
   const auto own_feeds = std::span<const Feed>(feeds_).last(2);
   const auto& release = sync_->release[size_t(peers_->rank())];
   const std::array<Output, 2> second = {release.step, release.values};
@@ -238,7 +274,8 @@ StepResult SyncDriver::Run(const StepCall& call) {
                        .loss = values[SyncCounts::kLoss],
                        .samples = values[SyncCounts::kSamples],
                        .stop = values[SyncCounts::kStop] > 0,
-                       .bad = FirstBad(check_, fetched[2])};
+                       .bad = FirstBad(check_, fetched[2]),
+                       .dropped = last_dropped_};
   over_ = result.stop;
   if (values[SyncCounts::kBad] > 0) {
     ++skipped_;

@@ -3,9 +3,8 @@
 //   worker w                            first server                    each variable's server
 //   gradients computed
 //   enter the gate for step s  ------>  admits the first `admit`
-//   admitted: push             ---------------------------------------> accumulator: (s, w) ->
-//   value
-//                                       gate complete: who is in  ----> sum over them, in order
+//   admitted: push             ---------------------------------------> accumulate (s, w)
+//                                       gate complete: who is in  ----> sum over them, in order;
 //                                                                       update
 //   wait for the token s + 1   <------  a token for every worker  <---- done
 //

@@ -106,6 +106,7 @@ class SyncDriver final : public StepDriver {
  private:
   class Updater;
   void Lost(int rank, const std::string& why);
+  void WarnOfLate();
   std::vector<Tensor> RunPart(std::span<const Feed> feeds, std::span<const Output> fetches,
                               const Node* target, const RunOptions& options);
   std::vector<Tensor> RunWithBackups(const StepCall& call);
@@ -120,6 +121,7 @@ class SyncDriver final : public StepDriver {
   const int64_t end_;
   bool over_ = false;
   int64_t pushed_ = 0, dropped_ = 0, skipped_ = 0;
+  bool last_dropped_ = false;
   std::vector<Feed> feeds_;
   std::unique_ptr<Updater> updater_;
 };

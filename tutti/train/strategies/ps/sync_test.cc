@@ -4,12 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <limits>
 #include <mutex>
 
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/kernels/register.h"
+#include "tutti/testing/log_under_test.h"
 #include "tutti/train/strategies/ps/models_under_test.h"
 
 namespace tutti {
@@ -53,6 +55,28 @@ TEST_F(PsSync, FollowsOneModelWithTheJoinedBatch) {
     EXPECT_THAT(found.errors, Each(std::string())) << workers;
     EXPECT_LT(Distance(found.state, alone), 1e-9) << workers;
   }
+}
+
+TEST_F(PsSync, AConvnetInFloat32) {
+  const auto input = [] {
+    Tensor image(kFloat32, {96, 12, 12, 1}), label(kInt32, {96});
+    for (int64_t i = 0; i < image.elements(); ++i) {
+      image.data<float>()[i] = std::sin(float((i * 31) % 1009));
+    }
+    for (int64_t i = 0; i < 96; ++i) label.data<int32_t>()[i] = int32_t(i % 5);
+    return Dataset::FromTensors({{"image", image}, {"label", label}}).Shuffle(3).Repeat();
+  };
+  const auto model = [](const Features& batch, Mode mode) {
+    Output h = nn::Conv2d(batch["image"], 8, {3, 3}, {.activation = nn::kRelu});
+    h = nn::Dense(nn::Flatten(nn::MaxPool(h, {2, 2})), 32, {.activation = nn::kRelu});
+    return MultiClassHead(5).Spec(nn::Dense(h, 5), batch["label"], Sgd({.learning_rate = 0.02}),
+                                  mode);
+  };
+  const State alone = TrainAlone(model, 16, input);
+  const Outcome found = Train(2, 2, model, 8, input);
+  EXPECT_THAT(found.errors, Each(std::string()));
+  EXPECT_LT(Distance(found.state, alone), 1e-4);
+  EXPECT_GT(Distance(TrainAlone(model, 8, input), alone), 1e-3) << "the batch does not matter";
 }
 
 TEST_F(PsSync, TheNumberOfServersChangesNoBit) {
@@ -186,6 +210,58 @@ TEST_F(PsSync, AGradientThatIsNotFiniteIsNamedAndNotApplied) {
   const Outcome skipped = Train(1, 2, model, 4, input, options, 3);
   EXPECT_THAT(skipped.errors, Each(std::string()));
   EXPECT_EQ(skipped.state.at("w").data<float>()[0], 1.0f);
+}
+
+// The sum over a worker's 4 samples is 8e4: a float32 but no float16.
+TEST_F(PsSync, AGradientThatTheWireMakesInfiniteIsNotApplied) {
+  const auto input = [] {
+    return Dataset::FromTensors({{"x", Tensor::Zeros(kFloat32, {8, 1})}}).Repeat();
+  };
+  const auto model = [](const Features& batch, Mode) {
+    ModelSpec spec;
+    const Output w = nn::GetVariable(batch["x"].graph(), Full({1}, 1.0), "w");
+    spec.loss = Mean(Mul(Add(batch["x"], 2e4f), w));
+    spec.optimizer = std::make_shared<Sgd>(SgdConfig{.learning_rate = 1e-6});
+    return spec;
+  };
+  for (const int backups : {0, 1}) {
+    SyncOptions options = {.backups = backups};
+    options.common.wire = "float16";
+    for (const std::string& error : Train(1, 2, model, 4, input, options, 3).errors) {
+      EXPECT_THAT(error, HasSubstr("the gradient of \"w\" of worker "));
+    }
+    options.common.skip_bad = true;
+    const Outcome skipped = Train(1, 2, model, 4, input, options, 3);
+    EXPECT_THAT(skipped.errors, Each(std::string()));
+    EXPECT_EQ(skipped.state.at("w").data<float>()[0], 1.0f);
+  }
+}
+
+// Worker 1 is alive, and makes its first step when worker 0 has warned of it twice.
+TEST_F(PsSync, WarnsAgainAndAgainOfWhoIsLate) {
+  testing::LogUnderTest log;
+  ServersUnderTest cluster(1, 2);
+  const auto errors = cluster.OnWorkers(
+      [](ParameterServers found) {
+        found.late_seconds = 0.1;
+        return MakeSyncStrategy(std::move(found));
+      },
+      [&](int rank, std::shared_ptr<const Strategy> strategy) {
+        Estimator estimator(SmallModel, SmallConfig(strategy, 4, 3));
+        const auto input = [&] {
+          return Input().Map([&, rank, batches = std::make_shared<int>(0)](Columns columns) {
+            // The first is looked at to learn the types.
+            if (rank == 1 && ++*batches == 3) {
+              for (int i = 0; i < 2; ++i) {
+                log.Await("s for worker 1 (/job:worker/task:1); it is alive");
+              }
+            }
+            return columns;
+          });
+        };
+        estimator.Train({.input = input});
+      });
+  EXPECT_THAT(errors, Each(std::string()));
 }
 
 TEST_F(PsSync, WorkersMustFit) {
