@@ -100,6 +100,7 @@ class Agent {
     TaskCommand command;
     command.arguments = remote.arguments;
     command.environment = remote.environment;
+    command.environment.emplace_back("TUTTI_PROGRESS_FD", fmt::format("{}", kProgressFd));
     command.environment.emplace_back(net::kInheritedSocket, fmt::format("{}", kListenFd));
     command.listening = port_.fd();
     if (remote.sharers > 0) {
@@ -118,10 +119,12 @@ class Agent {
       pollfd fds[] = {{commands_.open() ? STDIN_FILENO : -1, POLLIN, 0},
                       {task_->out(), POLLIN, 0},
                       {task_->err(), POLLIN, 0},
-                      {task_->exited(), POLLIN, 0}};
+                      {task_->exited(), POLLIN, 0},
+                      {task_->progress(), POLLIN, 0}};
       ::poll(fds, std::size(fds), kLook);
       if (fds[1].revents != 0) PassOn(task_->out(), stdout);
       if (fds[2].revents != 0) PassOn(task_->err(), stderr);
+      if (fds[4].revents != 0) TakeLinesForLauncher();
       if (fds[3].revents != 0) return End();
       if (fds[0].revents != 0) commands_.Read();
       while (const auto line = commands_.Next()) {
@@ -144,6 +147,30 @@ class Agent {
     const ssize_t count = ::read(fd, bytes, sizeof(bytes));
     if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return task_->ClosePipe(fd);
     if (count > 0 && !WriteTo(to, {bytes, size_t(count)})) broken_ = true;
+    if (count > 0 && to == stdout) {
+      line_begins_ = bytes[count - 1] == '\n';
+      SendLinesForLauncher();
+    }
+  }
+
+  void TakeLinesForLauncher() {
+    const int fd = task_->progress();
+    char bytes[16 << 10];
+    const ssize_t count = ::read(fd, bytes, sizeof(bytes));
+    if (count == 0 || (count < 0 && errno != EAGAIN && errno != EINTR)) return task_->ClosePipe(fd);
+    if (count > 0) for_launcher_.append(bytes, size_t(count));
+    SendLinesForLauncher();
+  }
+
+  // Whole lines, where none of the task's output has begun.
+  void SendLinesForLauncher() {
+    while (line_begins_) {
+      const size_t end = for_launcher_.find('\n');
+      if (end == std::string::npos) return;
+      if (!WriteTo(stdout, kForLauncher + for_launcher_.substr(0, end + 1))) broken_ = true;
+      for_launcher_.erase(0, end + 1);
+    }
+    if (for_launcher_.size() > kLongestLine) for_launcher_.clear();  // a line that never ends
   }
 
   void LookForLauncher() {
@@ -178,8 +205,10 @@ class Agent {
   net::Socket port_;
   std::optional<JobGuard> guard_;
   std::optional<TaskProcess> task_;
-  int64_t terminated_ = 0;  // when; 0: not
-  bool broken_ = false;     // nobody takes what the task writes
+  int64_t terminated_ = 0;    // when; 0: not
+  bool broken_ = false;       // nobody takes what the task writes
+  bool line_begins_ = true;   // on stdout
+  std::string for_launcher_;  // what the task wrote for it, not yet sent
 };
 
 }  // namespace

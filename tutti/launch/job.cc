@@ -1,9 +1,9 @@
-// One loop over everything that can happen: output of a task, its end, a signal to this process, a
-// deadline. A task that is lost is mended where the policy allows: after a pause it is started
-// again, alone or, once the others have ended, with them. Else the first task that fails is the
-// cause of the job's end; the others learn of it from each other and end by themselves, and whoever
-// does not within the grace time is ended by force. The evaluator is nobody's peer: the others go
-// on without it, and its loss is told again, and is the code of the job, at the end.
+// One loop over all events: output of a task, the end of a task, a signal to this process, a
+// deadline. If the policy allows, a lost task is restarted after a pause, alone or together with
+// all others once they have ended. Otherwise the first failed task is the cause of the job's end;
+// the other tasks notice the failure and exit by themselves, and those that do not within the grace
+// period are killed. The job does not depend on the evaluator: if it is lost the job goes on, and
+// its loss is reported again at the end and determines the exit code.
 #include "tutti/launch/job.h"
 
 #include <fmt/format.h>
@@ -127,6 +127,10 @@ void Job::TakeOutput(size_t index, int fd) {
     process.ClosePipe(fd);
   } else if (count > 0 && fd == process.progress()) {
     TakeProgress(tasks_[index], {bytes, size_t(count)});
+  } else if (count > 0 && fd == process.out() && !tasks_[index].host.empty()) {
+    const AgentStream::Parts parts = tasks_[index].agent.Take({bytes, size_t(count)});
+    TakeProgress(tasks_[index], parts.for_launcher);
+    output_.Take(index, JobOutput::Stream::kOut, parts.output);
   } else if (count > 0) {
     output_.Take(index, fd == process.out() ? JobOutput::Stream::kOut : JobOutput::Stream::kErr,
                  {bytes, size_t(count)});
@@ -154,7 +158,6 @@ void Job::TakeProgress(Task& task, std::string_view text) {
 }
 
 // A task that trains, ended well and never met the others keeps those waiting that wait for all.
-// Of tasks elsewhere it is not known whether they met the others.
 void Job::LookForMissing() {
   if (final_ || mend_at_ != 0) return;
   const bool waited_for = std::any_of(tasks_.begin(), tasks_.end(), [](const Task& task) {
@@ -164,7 +167,7 @@ void Job::LookForMissing() {
   for (size_t i = 0; i < tasks_.size(); ++i) {
     const Task& task = tasks_[i];
     const bool trains = task.id.job == "worker" || task.id.job == "chief";
-    if (!trains || !task.host.empty() || !task.ended_well || task.has_others) continue;
+    if (!trains || !task.ended_well || task.has_others) continue;
     const auto& lines = output_.last_lines(i);
     cause_ = Cause{.loss = {i, 1, SecondsSince(task.started)},
                    .last_lines = {lines.begin(), lines.end()},

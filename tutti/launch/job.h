@@ -11,6 +11,7 @@
 #include "tutti/launch/job_guard.h"
 #include "tutti/launch/job_output.h"
 #include "tutti/launch/launcher.h"
+#include "tutti/launch/remote_task.h"
 #include "tutti/launch/restart_policy.h"
 #include "tutti/launch/task_process.h"
 #include "tutti/launch/wait_watch.h"
@@ -35,6 +36,7 @@ class Job {
     std::string role;                    // "worker 0"
     std::string host = {};               // that ssh reaches; empty: this one
     bool agent_waits = false;            // there, for the command
+    AgentStream agent;                   // what comes from it
     net::Socket port = {};               // that it is to listen at; held until it is started
     std::optional<TaskProcess> process;  // of its last start
     int64_t started = 0;                 // NowNanos of that

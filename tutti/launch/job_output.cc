@@ -105,7 +105,7 @@ void JobOutput::Keep(Task& task, std::string_view line) {
   if (task.log == nullptr || WriteTo(task.log, fmt::format("{}\n", line))) return;
   const int error = errno;
   std::fclose(std::exchange(task.log, nullptr));
-  Say(fmt::format("tutti run: cannot write {}: {}; it ends there, and the job goes on",
+  Say(fmt::format("tutti run: cannot write {}: {}; the log ends there, the job continues",
                   task.log_path, std::strerror(error)));
 }
 

@@ -63,6 +63,7 @@ absl::Status Job::StartAgent(Task& task, int port) {
   guard_->Watch(process->pid());
   task.process.reset();
   task.process.emplace(*std::move(process));
+  task.agent = {};
   task.started = NowNanos();
   task.waits_for_others = task.has_others = task.ended_well = false;
   return absl::OkStatus();

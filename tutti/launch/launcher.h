@@ -24,9 +24,9 @@ struct LaunchOptions {
 };
 
 // Runs the command as the tasks of one job, and waits for their end, on this host or, by ssh, on
-// others (host_agent.h), in this process's folder. Each gets a
-// TF_CONFIG, its port as a descriptor that listens already (net/inherited_socket.h), the job's
-// token (TUTTI_JOB_TOKEN; a random one unless it is set), and its share of this process's cores:
+// others (host_agent.h), in this process's folder. Each gets a TF_CONFIG, its port as a descriptor
+// that listens already (net/inherited_socket.h), the job's token (TUTTI_JOB_TOKEN; a random one
+// unless it is set), and its share of this process's cores:
 // those that train divide them, so do the ps tasks, and the evaluator may use any. Their output
 // comes out line by line, with the role in front; the job's progress is one line. Signals that ask
 // for an end (SIGINT, SIGTERM, SIGHUP, SIGQUIT) go to all. Tasks that are stopped, or run on after

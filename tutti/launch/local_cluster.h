@@ -35,6 +35,7 @@ class LocalCluster {
   const std::map<std::string, std::map<int, std::string>>& jobs() const { return jobs_; }
   std::string target(const std::string& task) const;  // "tutti://127.0.0.1:41234"
 
+  pid_t process(const std::string& task) const { return tasks_.at(task).pid; }
   void Signal(const std::string& task, int signal);
   void Kill(const std::string& task);      // SIGKILL, and waits for the end
   int Terminate(const std::string& task);  // SIGTERM; gives the exit code, 128 + n for a signal

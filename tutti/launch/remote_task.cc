@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "tutti/base/status.h"
 
@@ -51,6 +52,25 @@ absl::StatusOr<RemoteCommand> RemoteCommandFromLine(std::string_view line) {
   } catch (const Json::exception& error) {
     return InvalidArgument("no command of a launcher: {}", std::string_view(error.what()));
   }
+}
+
+AgentStream::Parts AgentStream::Take(std::string_view bytes) {
+  Parts parts;
+  while (!bytes.empty()) {
+    if (line_begins_) {
+      for_launcher_ = bytes.front() == kForLauncher;
+      if (for_launcher_) bytes.remove_prefix(1);
+      line_begins_ = false;
+    }
+    const size_t end = bytes.find('\n');
+    const std::string_view piece = bytes.substr(0, end == bytes.npos ? bytes.size() : end + 1);
+    line_begins_ = end != bytes.npos;
+    bytes.remove_prefix(piece.size());
+    std::string& to = for_launcher_ ? pending_ : parts.output;
+    to += piece;
+    if (for_launcher_ && line_begins_) parts.for_launcher += std::exchange(pending_, {});
+  }
+  return parts;
 }
 
 std::string AgentHello(std::string_view address) { return fmt::format("{}{}", kHello, address); }

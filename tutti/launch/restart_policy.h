@@ -11,12 +11,11 @@ namespace tutti {
 // Decides whether tasks of a job that were lost are started again, which, and when. Knows nothing
 // of processes. Not thread-safe.
 //
-// What may be cured: exit codes from 128 up (a signal, a lost peer). Codes from 1 to 127 come from
-// the program and would come again. Which tasks: where others ended because they lost a peer (code
-// 128) the strategy needs all of them, and the whole job is started again; where the others go on
-// it does not, and only the lost ones are. The pause doubles with every restart. A task that ends
-// soon after its start several times in a row is in a crash loop, and is given up whatever is left
-// of the restarts.
+// A restart may help after exit codes from 128 up (a signal, a lost peer); codes from 1 to 127 come
+// from the program and would come again. If other tasks ended because they lost a peer (code 128),
+// the strategy needs all tasks, and the whole job is restarted; if the others continue, only the
+// lost tasks are. The pause doubles with every restart. A task that ends soon after its start
+// several times in a row is in a crash loop, and is given up even if restarts are left.
 class RestartPolicy {
  public:
   struct Options {

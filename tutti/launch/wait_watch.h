@@ -9,11 +9,10 @@ namespace tutti {
 
 enum class TaskState { kRunning, kStopped, kEnded };
 
-// Tells which tasks a job waits for, so that it never waits in silence. A task that is stopped
-// (SIGSTOP) neither runs nor ends: it is warned about again and again, and given up when it has
-// been stopped for a while and no other task can end the wait, because all have ended or are
-// stopped too. A task that runs on after another has ended is told of ever more rarely. Not
-// thread-safe.
+// Reports which tasks a job waits for, so that it never waits silently. A task that is stopped
+// (SIGSTOP) neither runs nor ends: warnings about it are repeated, and it is given up after a while
+// if no other task can end the wait, because all have ended or are stopped too. A task that still
+// runs after another has ended is reported at growing intervals. Not thread-safe.
 class WaitWatch {
  public:
   // Tasks by role and process id.
