@@ -8,12 +8,15 @@ namespace tutti::tools {
 
 struct BenchOptions {
   bool json = false;
-  int threads = 0;         // 0: all cores
-  double seconds = 2;      // how long to measure, about
-  std::string model = {};  // step, peak: empty for all
-  int64_t batch = 0;       // 0: the model's own
-  bool list = false;       // peak: every value that is alive at the peak
-  std::string part = {};   // cluster: the one to run; empty for all
+  int threads = 0;          // 0: all cores
+  double seconds = 2;       // how long to measure, about
+  std::string model = {};   // step, peak: empty for all
+  int64_t batch = 0;        // 0: the model's own
+  bool losses = false;      // step: also the losses of the first steps
+  bool list = false;        // peak: every value that is alive at the peak
+  std::string part = {};    // cluster: the one to run; empty for all
+  std::string config = {};  // cluster: a file whose ps tasks run already; empty: they are started
+  std::string token = {};   // of them
 };
 
 // Empty nodes a second through a Session on one core: 1,000 in a chain, 1,000 side by side; the
@@ -21,7 +24,12 @@ struct BenchOptions {
 // device of the process and back.
 void BenchNull(const BenchOptions& options);
 
-// The median time of a training step: forward, backward and SGD update.
+// How many seconds a step takes more when it is cut over two devices of a process than on one: the
+// median of rounds that take turns.
+double CutCost(double seconds);
+
+// The median time of a training step: forward, backward and update. With `losses` also those of the
+// first steps from first values that the peers of benchmarks/compare have too (even_values.h).
 void BenchStep(const BenchOptions& options);
 
 // What a step of the CNN (or another model) at batch 256 takes: the bytes of its tensors (planned
@@ -32,9 +40,15 @@ void BenchPeak(const BenchOptions& options);
 // What the cost model predicts for models on one and two devices (placement_models.h), against the
 // clock, and how long placing a graph of 100,000 nodes takes. `model` chooses one of them.
 void BenchPlacement(const BenchOptions& options);
+// All placements of the two-tower model's coarse groups on two devices, against the automatic one.
+void BenchExhaustive(const BenchOptions& options);
 
-// The machine's limits: floating-point rate of a large MatMul, bandwidth of a triad a = b + s * c.
+// The machine's limits: floating-point rate of a large MatMul, and of the same product by oneDNN
+// and by our packed kernel; bandwidth of a triad a = b + s * c.
 void BenchGemm(const BenchOptions& options);
+// Products of many shapes by oneDNN and by our packed kernel, beside what Gemm::Packs chooses:
+// where its thresholds come from. No shape is one of the step benchmark's.
+void BenchGemmSweep(const BenchOptions& options);
 void BenchMemory(const BenchOptions& options);
 
 // A link between two processes of this host, over TCP and with shared memory: the round trip of a
@@ -49,8 +63,9 @@ void BenchStartup(const BenchOptions& options, const std::string& program);
 // Runs one step and prints the clock of that moment; what BenchStartup starts.
 void StartupChild();
 
-// Steps of a cluster of processes on this host: over 2 ps tasks and a worker, and how long it takes
-// to start. `program` is the command that the tasks run.
+// Steps of a cluster of processes on this host: over 2 ps tasks and a worker, how long 4 tasks take
+// to start, and what 64 cost; and a step over two devices of one process. `program` is the command
+// that the tasks run.
 void BenchCluster(const BenchOptions& options, const std::string& program);
 
 // `threads`, or the cores of this process when it is 0.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spawn.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -184,6 +185,42 @@ class Ranks {
   int count_ = 0;
 };
 
+// Processes that compute without end, beside the ranks and on the same cores; gone with it.
+class BusyProcesses {
+ public:
+  explicit BusyProcesses(int count) {
+    const pid_t parent = ::getpid();
+    for (int i = 0; i < count; ++i) {
+      const pid_t child = ::fork();
+      if (child == 0) Spin(parent);
+      if (child < 0) {
+        const std::string why = std::strerror(errno);
+        End();
+        throw Error(Code::kUnavailable,
+                    fmt::format("bench allreduce: cannot start a busy process: {}", why));
+      }
+      children_.push_back(child);
+    }
+  }
+  BusyProcesses(const BusyProcesses&) = delete;
+  BusyProcesses& operator=(const BusyProcesses&) = delete;
+  ~BusyProcesses() { End(); }
+
+ private:
+  [[noreturn]] static void Spin(pid_t parent) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(0);  // it died before the line above
+    for (volatile uint64_t turns = 0;;) turns = turns + 1;
+  }
+  void End() {
+    for (const pid_t child : children_) ::kill(child, SIGKILL);
+    for (const pid_t child : children_) ::waitpid(child, nullptr, 0);
+    children_.clear();
+  }
+
+  std::vector<pid_t> children_;
+};
+
 void RunJob(const AllReduceBench& bench, const std::string& program, int ranks,
             const std::string& transport, const std::string& file, const Signals& signals) {
   Ranks processes;
@@ -205,6 +242,7 @@ void RunJob(const AllReduceBench& bench, const std::string& program, int ranks,
     add("wire", bench.wire);
     add("seconds", fmt::format("{}", bench.seconds));
     if (bench.json) words.push_back("--json");
+    if (bench.broadcast) words.push_back("--broadcast");
     if (bench.explain) words.push_back("--explain");
     processes.Add(Spawn(program, std::move(words), signals));
   }
@@ -221,6 +259,7 @@ void BenchAllReduce(const AllReduceBench& bench, const std::string& program) {
   for (const int ranks : bench.ranks) check(CheckFits(bench, ranks, AvailableMemory()));
   const Signals signals;  // before the folder: whoever ends this, the folder goes
   const Folder folder;
+  const BusyProcesses busy(bench.busy);
   int job = 0;
   for (const std::string& transport : bench.transports) {
     for (const int ranks : bench.ranks) {

@@ -11,10 +11,12 @@ struct AllReduceBench {
   std::vector<int> ranks = {2};
   std::vector<std::string> bytes = {"4", "1K", "64K", "256K", "1M", "4M", "16M", "64M", "256M"};
   std::vector<std::string> transports = {"shm"};
+  bool broadcast = false;  // from rank 0, instead of an all-reduce
   std::string algorithm = "auto";
   std::string memory = "registered";
   std::string reduction = "sum";
   std::string wire = "as-is";
+  int busy = 0;          // processes that compute all the time beside the ranks, on the same cores
   double seconds = 0.2;  // of timed calls for each size, about
   bool json = false;
   bool explain = false;  // print why the algorithm was chosen, as text on stderr

@@ -16,8 +16,10 @@ namespace tutti::tools {
 // sums float32 holds exactly. Not thread-safe.
 class FreshData {
  public:
-  // `contributors`: the first so many ranks bring data and get the result.
-  FreshData(int rank, int contributors, collective::Reduction reduction, collective::Wire wire);
+  // `contributors`: the first so many ranks bring data. They get the result, and nobody else does
+  // unless `everybody_gets_it`, as from a broadcast.
+  FreshData(int rank, int contributors, collective::Reduction reduction, collective::Wire wire,
+            bool everybody_gets_it = false);
 
   // Writes the data of call number `call`.
   void Write(float* data, int64_t count, int64_t call) const;
@@ -35,6 +37,7 @@ class FreshData {
   const int contributors_;
   const collective::Reduction reduction_;
   const float tolerance_;  // relative
+  const bool gets_result_;
 };
 
 }  // namespace tutti::tools

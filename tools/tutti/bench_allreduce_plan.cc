@@ -9,7 +9,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/collective/job_links.h"
-#include "tutti/collective/operation/greeting.h"
+#include "tutti/collective/operation/envelope.h"
 #include "tutti/collective/reduce/reduction_names.h"
 #include "tutti/topology/quantity.h"
 

@@ -66,8 +66,8 @@ class Measurement {
         world_(communicator.world()),
         bench_(bench),
         call_(CallOf(bench)),
-        fresh_(world_.rank(), world_.size() - ServersApart(bench.algorithm), call_.reduction,
-               call_.wire) {}
+        fresh_(world_.rank(), bench.broadcast ? 1 : world_.size() - ServersApart(bench.algorithm),
+               call_.reduction, call_.wire, bench.broadcast) {}
 
   void Run(int64_t bytes) {
     count_ = bytes / 4;
@@ -96,7 +96,10 @@ class Measurement {
   }
 
  private:
-  Handle AllReduce() { return world_.AllReduce(data_, count_, kFloat32, call_); }
+  Handle Call() {
+    return bench_.broadcast ? world_.Broadcast(data_, count_, kFloat32, call_)
+                            : world_.AllReduce(data_, count_, kFloat32, call_);
+  }
 
   void Check() const {
     ThrowIfError(WithPrefix(fresh_.Check(data_, count_, call_number_), "bench allreduce: "));
@@ -109,7 +112,7 @@ class Measurement {
       fresh_.Write(data_, count_, ++call_number_);
       ThrowIfError(world_.Barrier().Wait());
       const int64_t before = NowNanos();
-      const Handle handle = AllReduce();
+      const Handle handle = Call();
       ThrowIfError(handle.Wait());
       time = static_cast<double>(NowNanos() - before) * 1e-9;
       algorithm_ = handle.algorithm();
@@ -125,7 +128,7 @@ class Measurement {
     const int64_t before = NowNanos();
     for (int i = 0; i < calls; ++i) {
       fresh_.Write(data_, count_, ++call_number_);
-      ThrowIfError(AllReduce().Wait());
+      ThrowIfError(Call().Wait());
       Check();
     }
     return static_cast<double>(NowNanos() - before) * 1e-9 / calls;
@@ -141,17 +144,18 @@ class Measurement {
   void Print(int64_t bytes, double seconds, size_t calls, double back_to_back) const {
     const bool small = bytes <= 65536;
     const double value = small ? seconds * 1e6 : static_cast<double>(bytes) / seconds * 1e-9;
+    const std::string name = bench_.broadcast ? "broadcast" : "allreduce";
     const std::string what = fmt::format("{} bytes, {} ranks, {}, {}", bytes, world_.size(),
                                          bench_.transports[0], bench_.memory);
     if (!bench_.json) {
-      Report({"allreduce", fmt::format("{}, {}", what, algorithm_), value, small ? "us" : "GB/s"},
-             false);
+      Report({name, fmt::format("{}, {}", what, algorithm_), value, small ? "us" : "GB/s"}, false);
       return;
     }
-    nlohmann::ordered_json line = {
-        {"bench", "allreduce"},          {"case", what},   {"value", value},
-        {"unit", small ? "us" : "GB/s"}, {"bytes", bytes}, {"ranks", world_.size()},
-        {"us", seconds * 1e6},           {"calls", calls}, {"algorithm", algorithm_}};
+    nlohmann::ordered_json line = {{"bench", name},          {"case", what},
+                                   {"value", value},         {"unit", small ? "us" : "GB/s"},
+                                   {"bytes", bytes},         {"ranks", world_.size()},
+                                   {"us", seconds * 1e6},    {"calls", calls},
+                                   {"algorithm", algorithm_}};
     if (back_to_back > 0) line["back_to_back_us"] = back_to_back * 1e6;
     FormatTo(stdout, "{}\n", line.dump());
   }
@@ -191,7 +195,9 @@ void AllReduceRank(const AllReduceBench& bench) {
   for (int64_t bytes : sizes) {
     if (bench.explain && bench.rank == 0) {
       FormatTo(stderr, "{}",
-               communicator->world().Explain(collective::Operation::kAllReduce, bytes));
+               communicator->world().Explain(bench.broadcast ? collective::Operation::kBroadcast
+                                                             : collective::Operation::kAllReduce,
+                                             bytes));
     }
     measurement.Run(bytes);
   }

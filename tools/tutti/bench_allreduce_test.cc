@@ -46,6 +46,15 @@ TEST(FreshData, AcceptsTheSumOfTheCallAndNothingElse) {
   EXPECT_FALSE(data.Check(sum.data(), kCount, 7).ok());
 }
 
+TEST(FreshData, ABroadcastBringsTheFirstRanksDataToAll) {
+  const FreshData first(0, 1, Reduction::kSum, Wire::kAsIs, true);
+  const FreshData second(1, 1, Reduction::kSum, Wire::kAsIs, true);
+  const std::vector<float> sent = Written(first, 7);
+  EXPECT_TRUE(second.Check(sent.data(), kCount, 7).ok());
+  EXPECT_FALSE(second.Check(Written(second, 7).data(), kCount, 7).ok()) << "nothing came";
+  EXPECT_FALSE(second.Check(Written(first, 6).data(), kCount, 7).ok()) << "of another call";
+}
+
 TEST(FreshData, EveryCallHasOtherNumbersInEveryElement) {
   const FreshData data(0, 2, Reduction::kSum, Wire::kAsIs);
   const std::vector<float> one = Written(data, 1), two = Written(data, 2);

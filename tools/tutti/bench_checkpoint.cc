@@ -1,167 +1,175 @@
+// A training of dense layers with Adam, whose state has the bytes that are asked for, saved and
+// restored by what an Estimator has for that (train/checkpoints/checkpoints.h).
 #include "tools/tutti/bench_checkpoint.h"
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <thread>
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
 #include <vector>
 
 #include "tools/tutti/report.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
-#include "tutti/base/thread.h"
-#include "tutti/checkpoint/model_directory.h"
-#include "tutti/checkpoint/register.h"
-#include "tutti/checkpoint/saved_checkpoint.h"
-#include "tutti/graph/ops/checkpoint.h"
+#include "tutti/checkpoint/file.h"
 #include "tutti/topology/quantity.h"
+#include "tutti/train/checkpoints/checkpoints.h"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
 namespace {
 
-using checkpoint::FileSystem;
-using checkpoint::ModelDirectory;
-
-constexpr int64_t kVariableBytes = 16 << 20;
-constexpr int kQuietSteps = 5;  // to know what a step takes
+constexpr int64_t kUnits = 2048;  // of a layer, about
+constexpr int64_t kBatch = 32;
+constexpr int kQuietSteps = 8;          // between two saves, to know what a step takes
+constexpr int64_t kBytesOfWeight = 12;  // with Adam's two slots
 
 double Since(int64_t begin) { return double(NowNanos() - begin) * 1e-9; }
 
-// A graph whose step changes every variable.
+// A field of /proc/self/status, in bytes; 0 where there is none.
+int64_t MemoryField(std::string_view name) {
+  std::ifstream file("/proc/self/status");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name)) return std::atoll(line.c_str() + name.size() + 1) * 1024;
+  }
+  return 0;
+}
+
+// From here on VmHWM is the most since now.
+void ForgetPeak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
 struct Model {
   Graph graph;
-  std::vector<Output> variables;
-  std::vector<std::string> names;
-  const Node* step = nullptr;
-  const Node* take = nullptr;
-  const Node* restore = nullptr;
-  Output path, save;
+  Output x, loss;
+  const Node* train = nullptr;
+  int64_t bytes = 0;  // of variables and slots
 
-  explicit Model(int64_t bytes) {
-    const int64_t count = std::max<int64_t>(1, bytes / kVariableBytes);
-    std::vector<const Node*> updates;
-    for (int64_t i = 0; i < count; ++i) {
-      const Shape shape = {bytes / count / 4};
-      const Output variable =
-          Variable(graph, RandomUniform(shape, -1, 1), fmt::format("variable_{}", i));
-      updates.push_back(AssignAdd(variable, Mul(variable, 1e-3f)).node);
-      variables.push_back(variable);
-      names.push_back(variable.node->name());
+  explicit Model(int64_t wanted) {
+    const int64_t weights = std::max<int64_t>(1, wanted / kBytesOfWeight);
+    const int64_t layers = std::max<int64_t>(1, weights / (kUnits * kUnits));
+    const auto units = int64_t(std::sqrt(double(weights) / double(layers)));
+    x = Placeholder(graph, kFloat32, {kBatch, units}, "x");
+    Output h = x;
+    for (int64_t i = 0; i < layers; ++i) {
+      h = nn::Dense(h, units, {.activation = nn::kRelu, .bias = false});
     }
-    step = Group(graph, updates);
-    path = Placeholder(graph, kUInt8, {kPathBytes}, "path");
-    take = TakeSnapshot(variables, "all");
-    save = SaveShard(path, variables, "all");
-    restore = RestoreShard(path, variables, names, std::vector<int64_t>(names.size(), 0));
+    loss = Mean(Square(h));
+    train = Adam({.learning_rate = 1e-4}).Minimize(loss);
+    bytes = layers * units * units * kBytesOfWeight;
   }
 };
 
 class Bench {
  public:
-  Bench(const CheckpointBench& options, int64_t bytes)
-      : model_(bytes), session_(model_.graph), folder_(options.folder) {
+  Bench(const std::string& folder, int64_t bytes) : model_(bytes), session_(model_.graph) {
+    config_.model_dir = folder;
+    config_.save_every = "1";
+    config_.keep = 1;
+    config_.program = "tutti bench checkpoint";
+    config_.Join();
     session_.Initialize();
+    checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
+    checkpoints_->BeginTraining(model_.graph, {});
+    Tensor values(kFloat32, model_.x.shape());
+    for (float& value : values.values<float>()) value = 1;
+    feed_ = {{model_.x, values}};
   }
 
+  int64_t bytes() const { return model_.bytes; }
+
   struct Figures {
-    double save = 0, extra = 0, restore = 0;
+    double alone = 0, beside = 0, extra = 0, restore = 0, memory = 0;
   };
-  Figures Round(int64_t number) {
+  // Steps without a save, then those from the beginning of one until it is durable; then a save and
+  // a restore with nothing beside them.
+  Figures Round() {
     Figures figures;
     std::vector<double> quiet;
     for (int i = 0; i < kQuietSteps; ++i) quiet.push_back(Step());
     const double usual = Median(quiet);
-    std::atomic<bool> saving{true};
-    absl::Status status;
+    ::malloc_trim(0);  // what is free already does not count as used
+    const int64_t before = MemoryField("VmRSS:");
+    ForgetPeak();
+    std::optional<SaveEnd> ended;
+    for (bool saves = true; !ended; saves = false) {
+      figures.extra += Step(saves) - usual;
+      ended = checkpoints_->TakeEnded();
+    }
+    if (!ended->error.empty()) throw Error(Code::kDataLoss, ended->error);
+    figures.beside = ended->seconds;
+    figures.memory = 1 + double(MemoryField("VmHWM:") - before) / double(bytes());
+    Step();
+    const int64_t last = NowNanos();
+    ThrowIfError(checkpoints_->Finish(session_, step_, 0));
+    figures.alone = Since(last);
+    checkpoints_->TakeEnded();
     const int64_t begin = NowNanos();
-    session_.RunTargets({}, {model_.take});
-    std::thread writer = ValueOrThrow(StartThread("the thread that saves", [&] {
-      try {
-        Save(number);
-      } catch (...) {
-        status = StatusFromCurrentException();
-      }
-      figures.save = Since(begin);
-      saving = false;
-    }));
-    figures.extra = Since(begin);
-    while (saving) figures.extra += Step() - usual;
-    writer.join();
-    ThrowIfError(status);
-    const Tensor where = PathTensor(folder_ + "/" + checkpoint::CheckpointName(number));
-    const int64_t restore = NowNanos();
-    session_.RunTargets({{model_.path, where}}, {model_.restore});
-    figures.restore = Since(restore);
+    Checkpoints reader(config_, Checkpoints::Use::kEvaluate);
+    if (!reader.Restore(model_.graph, session_)) {
+      throw Error(Code::kNotFound, "there is no checkpoint to restore");
+    }
+    figures.restore = Since(begin);
     return figures;
   }
 
  private:
-  double Step() {
+  double Step(bool saves = false) {
     const int64_t begin = NowNanos();
-    session_.RunTargets({}, {model_.step});
+    const Node* const targets[] = {model_.train};
+    session_.Run(feed_, std::span<const Output>(), targets);
+    ++step_;
+    if (saves) checkpoints_->AfterStep(session_, step_, 0);
     return Since(begin);
-  }
-
-  void Save(int64_t number) {
-    FileSystem& files = FileSystem::System();
-    const std::string folder = ValueOrThrow(directory_.Begin(number));
-    const std::string file = "shard-00000.safetensors";
-    const SavedVariables saved = ParseSavedVariables(
-        session_.Run({{model_.path, PathTensor(folder + "/" + file)}}, model_.save));
-    checkpoint::Manifest manifest = {.step = number};
-    manifest.shards = {{file, saved.file_bytes, saved.header_crc}};
-    for (size_t i = 0; i < saved.variables.size(); ++i) {
-      const SavedVariable& variable = saved.variables[i];
-      manifest.tensors.push_back({.name = model_.names[i],
-                                  .key = model_.names[i],
-                                  .dtype = variable.dtype,
-                                  .shape = variable.shape,
-                                  .whole = variable.shape,
-                                  .crc = variable.crc});
-    }
-    ThrowIfError(WriteAndSync(files, fmt::format("{}/{}", folder, checkpoint::kManifestName),
-                              FormatManifest(manifest)));
-    ThrowIfError(directory_.Publish(number));
-    ThrowIfError(directory_.Retain(1).status());
   }
 
   Model model_;
   Session session_;
-  const std::string folder_;
-  ModelDirectory directory_ =
-      ValueOrThrow(ModelDirectory::Open(FileSystem::System(), folder_, "tutti bench checkpoint"));
+  RunConfig config_;
+  std::optional<Checkpoints> checkpoints_;
+  std::vector<Feed> feed_;
+  int64_t step_ = 0;
 };
 
 }  // namespace
 
 void BenchCheckpoint(const CheckpointBench& options) {
-  RegisterCheckpointKernels();
   const auto bytes = topology::ParseBytes(options.bytes);
   ThrowIfError(WithPrefix(bytes.status(), "bench checkpoint: --bytes: "));
-  CheckpointBench own = options;
-  own.folder += fmt::format("/tutti-bench-checkpoint-{}", ::getpid());
-  std::vector<double> saves, extras, restores;
+  const std::string folder =
+      fmt::format("{}/tutti-bench-checkpoint-{}", options.folder, ::getpid());
+  std::vector<double> alone, beside, extras, restores, memory;
+  int64_t state = 0;
   try {
-    Bench bench(own, int64_t(*bytes));
+    Bench bench(folder, int64_t(*bytes));
+    state = bench.bytes();
     for (int round = 0; round <= options.rounds; ++round) {
-      const Bench::Figures figures = bench.Round(round);
+      const Bench::Figures figures = bench.Round();
       if (round == 0) continue;  // compiles and warms up
-      saves.push_back(figures.save);
+      alone.push_back(figures.alone);
+      beside.push_back(figures.beside);
       extras.push_back(figures.extra);
       restores.push_back(figures.restore);
+      memory.push_back(figures.memory);
     }
   } catch (...) {
-    (void)checkpoint::RemoveTree(FileSystem::System(), own.folder);
+    (void)checkpoint::RemoveTree(checkpoint::FileSystem::System(), folder);
     throw;
   }
-  (void)checkpoint::RemoveTree(FileSystem::System(), own.folder);
-  const std::string size = topology::FormatBytes(double(*bytes));
-  Report({"checkpoint", size + ", save to durable", Median(saves), "s"}, options.json);
-  Report({"checkpoint", size + ", extra time of the steps meanwhile", Median(extras), "s"},
-         options.json);
-  Report({"checkpoint", size + ", restore", Median(restores), "s"}, options.json);
+  (void)checkpoint::RemoveTree(checkpoint::FileSystem::System(), folder);
+  const std::string size = topology::FormatBytes(double(state));
+  const auto report = [&](std::string_view what, const std::vector<double>& values,
+                          const char* unit) {
+    Report({"checkpoint", fmt::format("{}, {}", size, what), Median(values), unit}, options.json);
+  };
+  report("save to durable", alone, "s");
+  report("save to durable beside steps", beside, "s");
+  report("extra time of the steps meanwhile", extras, "s");
+  report("most memory meanwhile", memory, "times the state");
+  report("restore", restores, "s");
 }
 
 }  // namespace tutti::tools

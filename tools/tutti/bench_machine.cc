@@ -7,7 +7,10 @@
 #include "tools/tutti/report.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/cores.h"
+#include "tutti/base/error.h"
+#include "tutti/base/status.h"
 #include "tutti/base/team.h"
+#include "tutti/kernels/cpu/gemm.h"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
@@ -52,6 +55,22 @@ void BenchGemm(const BenchOptions& options) {
   Report({"gemm", fmt::format("{0} x {0} x {0}, {1}", kSize, Threads(threads)),
           operations / time * 1e-9, "GFLOP/s"},
          options.json);
+  const TeamScope scope{Team(threads)};
+  const std::vector<float> left(kSize * kSize, 0.5f), right(kSize * kSize, 2.0f);
+  std::vector<float> result(kSize * kSize);
+  const Gemm gemm{.m = kSize, .n = kSize, .k = kSize};
+  for (const auto& [way, name] :
+       {std::pair(Gemm::Way::kOneDnn, "oneDNN"), std::pair(Gemm::Way::kPacked, "packed")}) {
+    const double alone = MedianTime(options.seconds, [&] {
+      ThrowIfError(gemm.RunBy(way, left.data(), right.data(), result.data()));
+    });
+    if (result.back() != kSize) {
+      throw Error(Code::kInternal, fmt::format("bench gemm: a wrong product by {}", name));
+    }
+    Report({"gemm", fmt::format("{0} x {0} x {0}, {1}, {2}", kSize, Threads(threads), name),
+            operations / alone * 1e-9, "GFLOP/s"},
+           options.json);
+  }
 }
 
 void BenchMemory(const BenchOptions& options) {

@@ -80,7 +80,8 @@ std::vector<double> TimeRuns(Session& session, const Node* target, double second
   return TimeCalls([&] { session.RunInto({}, {}, targets, {}); }, seconds);
 }
 
-// What a step of two devices takes more than on one: the median of rounds that take turns.
+}  // namespace
+
 double CutCost(double seconds) {
   constexpr int kRounds = 10;
   CutStep one(1), two(2);
@@ -91,8 +92,6 @@ double CutCost(double seconds) {
   }
   return Median(costs);
 }
-
-}  // namespace
 
 void BenchNull(const BenchOptions& options) {
   Graph graph;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "tools/tutti/bench.h"
+#include "tools/tutti/model_values.h"
 #include "tools/tutti/models.h"
 #include "tools/tutti/report.h"
 #include "tutti/base/clock.h"
@@ -46,6 +47,24 @@ void BenchModel(std::string_view name, const BenchOptions& options) {
   Report({"step", CaseName(name, batch, threads), Median(times), "ms"}, options.json);
 }
 
+void BenchLosses(std::string_view name, const BenchOptions& options) {
+  constexpr int kSteps = 3;
+  const int64_t batch = options.batch > 0 ? options.batch : DefaultBatch(name);
+  const int threads = ThreadsOf(options);
+  StepModel model = MakeStepModel(name, batch);
+  const FirstValues first = AddFirstValues(model);
+  Session session(*model.graph, {.cores_per_device = threads});
+  session.Initialize();
+  session.Run(first.feeds, {}, first.targets);
+  for (int step = 1; step <= kSteps; ++step) {
+    const std::vector<Tensor> results =
+        session.Run(model.feeds, std::span(&model.loss, 1), std::span(&model.train, 1));
+    Report({"step", fmt::format("{}, loss of step {}", CaseName(name, batch, threads), step),
+            double(results[0].scalar<float>()), ""},
+           options.json);
+  }
+}
+
 // Bytes that the process has had in memory at most.
 int64_t PeakResidentBytes() {
   rusage usage{};
@@ -65,7 +84,9 @@ int64_t ResidentBytes() {
 
 void BenchStep(const BenchOptions& options) {
   for (const std::string_view name : kModelNames) {
-    if (options.model.empty() || options.model == name) BenchModel(name, options);
+    if (!options.model.empty() && options.model != name) continue;
+    BenchModel(name, options);
+    if (options.losses) BenchLosses(name, options);
   }
 }
 

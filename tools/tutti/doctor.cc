@@ -17,6 +17,7 @@
 #include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/tf_config.h"
 #include "tutti/kernels/libraries.h"
+#include "tutti/train/strategies/registry.h"
 #include "tutti/tutti.h"
 
 namespace tutti::tools {
@@ -110,6 +111,70 @@ bool ExplainNumbered(const LaunchEnvironment& environment) {
   return true;
 }
 
+// The strategies that have work for every task of the cluster: "ps-async, ps-sync".
+std::string StrategiesFor(const TaskConfig& task) {
+  std::string names;
+  for (const StrategyDef* def : AllStrategies()) {
+    try {
+      CheckRole(*def, task);
+      for (const auto& [job, tasks] : task.cluster.jobs()) {
+        TaskConfig other = task;
+        other.task = {job, tasks.begin()->first};
+        CheckRole(*def, other);
+      }
+      names += (names.empty() ? "" : ", ") + SyntaxOf(*def);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return names;
+}
+
+std::string RoleOf(const TaskConfig& task, std::string_view strategies) {
+  if (IsEvaluator(task)) return "which evaluates the checkpoints of --model-dir";
+  const int rank = task.TrainerRank();
+  if (rank < 0) {
+    return strategies.empty() ? "which no --strategy has work for"
+                              : "which keeps variables and trains nothing";
+  }
+  return fmt::format("rank {} of {}{}", rank, task.cluster.Trainers().size(),
+                     rank == 0 ? ", where the others come to" : "");
+}
+
+bool ExplainTfConfig(const TaskConfig& task, std::string_view device) {
+  const std::string strategies = StrategiesFor(task);
+  const size_t trainers = task.cluster.Trainers().size();
+  Line("launch", fmt::format("TF_CONFIG: {}, {}", ToString(task.task), RoleOf(task, strategies)));
+  Line("", fmt::format("device {}{}", ToString(task.task), device));
+  const std::string cluster = task.cluster.ToString();
+  for (size_t begin = 0; begin < cluster.size();) {
+    const size_t end = std::min(cluster.find('\n', begin), cluster.size());
+    Line("", "cluster: " + cluster.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  if (task.sparse) {
+    Line("",
+         "TF_CONFIG has a sparseCluster, which does not name all tasks, and every --strategy needs "
+         "them: set enableDynamicWorker to false in the TFJob");
+    return false;
+  }
+  if (strategies.empty()) {
+    Line("", "no --strategy has work for all tasks of this cluster");
+    return false;
+  }
+  if (trainers > 1) {
+    const TaskId chief = task.cluster.Chief();
+    Line("", fmt::format("train with --strategy {}; all tasks must reach {} at {}", strategies,
+                         ToString(chief), task.cluster.AddressOf(chief)));
+    if (std::getenv("TUTTI_JOB_TOKEN") == nullptr) {
+      Line("",
+           "TUTTI_JOB_TOKEN is not set: training refuses to start where other hosts reach a "
+           "task, unless --insecure is given");
+    }
+  }
+  return true;
+}
+
 // What this process would be: the task that a launcher describes, or a training of its own.
 bool ExplainLaunch(int cores) {
   const std::string device = fmt::format("/cpu:0 with {} core{}", cores, cores == 1 ? "" : "s");
@@ -127,33 +192,7 @@ bool ExplainLaunch(int cores) {
     return true;
   }
   if (environment->kind != LaunchKind::kTfConfig) return ExplainNumbered(*environment);
-  const auto config = TfConfigFromEnvironment();
-  const TaskConfig& task = **config;
-  const int rank = task.TrainerRank();
-  const size_t trainers = task.cluster.Trainers().size();
-  const std::string role =
-      rank < 0 ? "which trains nothing, so no --strategy of this version has work for it"
-               : fmt::format("rank {} of {}{}", rank, trainers,
-                             rank == 0 ? ", where the others come to" : "");
-  Line("launch", fmt::format("TF_CONFIG: {}, {}", ToString(task.task), role));
-  Line("", fmt::format("device {}{}", ToString(task.task), device));
-  const std::string cluster = task.cluster.ToString();
-  for (size_t begin = 0; begin < cluster.size();) {
-    const size_t end = std::min(cluster.find('\n', begin), cluster.size());
-    Line("", "cluster: " + cluster.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  if (trainers > 1) {
-    const TaskId chief = task.cluster.Chief();
-    Line("", fmt::format("train with --strategy allreduce; all {} tasks must reach {} at {}",
-                         trainers, ToString(chief), task.cluster.AddressOf(chief)));
-    if (std::getenv("TUTTI_JOB_TOKEN") == nullptr) {
-      Line("",
-           "TUTTI_JOB_TOKEN is not set: training refuses to start where other hosts reach a "
-           "task, unless --insecure is given");
-    }
-  }
-  return rank >= 0;
+  return ExplainTfConfig(**TfConfigFromEnvironment(), device);
 }
 
 }  // namespace

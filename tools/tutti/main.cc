@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <iterator>
@@ -17,7 +18,9 @@
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain/explain.h"
 #include "tools/tutti/explain/placement.h"
+#include "tools/tutti/explain/variables.h"
 #include "tools/tutti/models.h"
+#include "tools/tutti/placement_models.h"
 #include "tools/tutti/plot/plot.h"
 #include "tools/tutti/predict.h"
 #include "tools/tutti/serve.h"
@@ -59,12 +62,15 @@ int ExitCodeOf(const Error& error) {
                                                                                    : kFailed;
 }
 
+constexpr const char* kGraphHelp =
+    "A file with a graph, as text or protobuf, or a model of `tutti bench placement`: cnn, lstm";
+
 // `tutti explain`. The options are filled while `app` parses.
 void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_options,
-                PlacementOptions& placement_options) {
-  CLI::App* explain = app.add_subcommand(
-      "explain",
-      "Show a collective algorithm, what each would take, or where the nodes of a graph go");
+                PlacementOptions& placement_options, VariablesOptions& variables_options) {
+  CLI::App* explain = app.add_subcommand("explain",
+                                         "Show a collective algorithm, what each would take, or "
+                                         "where nodes and variables of a graph go");
   explain->add_option("algorithm", options.algorithm,
                       "direct, ring, halving-doubling, tree, hierarchical, central...");
   explain->add_option("--operation", options.operation, "What is done (all-reduce)");
@@ -72,34 +78,30 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
       ->check(CLI::Range(1, collective::kMaxRanks));
   explain->add_option("--segments", options.segments, "Pieces a chunk is cut into (1)");
   explain->add_option("--root", options.root, "Of broadcast, reduce, gather and scatter (0)");
-  explain->add_option("--servers", options.servers, "Ranks that add up for all, of central (1)");
-  explain->add_flag("--own-hosts", options.own_hosts, "The last ranks serve and bring nothing");
+  explain->add_option("--servers", options.servers, "Ranks of central that are servers (1)");
+  explain->add_flag("--own-hosts", options.own_hosts, "The last ranks are servers without data");
   explain->add_option("--hosts", options.hosts, "The host of each rank: 0,0,1,1")->delimiter(',');
   explain->add_option("--direction", options.direction, "Of the ring: left or right (right)");
   explain->add_option("--values", options.values, "Numbers to follow: 2,4,6/1,2,3/4,8,12");
   explain->add_option("--svg", options.svg, "Write a picture to this file");
   explain->add_flag("--text", options.text, "Print the schedule itself");
-  explain->add_flag("--verify", options.verify, "Prove that it is right, and say what was proved");
+  explain->add_flag("--verify", options.verify, "Prove the schedule correct; list what was proved");
 
   CLI::App* cost = explain->add_subcommand("cost", "Compare the algorithms on given links");
   cost->add_option("--bytes", cost_options.bytes, "Of the data: 64K, 1.2G");
   cost->add_option("--ranks", cost_options.ranks, "How many ranks");
   cost->add_option("--link", cost_options.link, "Of every rank, each way: 1GB/s, 25Gbit/s");
   cost->add_option("--latency", cost_options.latency, "Of a message: 5us (0s)");
-  cost->add_option("--reduce", cost_options.reduce, "At which a rank adds: 10GB/s (in no time)");
+  cost->add_option("--reduce", cost_options.reduce, "Rate at which a rank sums: 10GB/s (no time)");
   cost->add_option("--topology", cost_options.topology, "A fabric in TOML instead of equal links");
   cost->add_option("--segments", cost_options.segments,
                    "Pieces a chunk is cut into (the best of 1, 4, 16 and 64)");
   cost->add_option("--servers", cost_options.servers,
-                   "How many ranks add up for all, of central: 1,4")
+                   "Numbers of servers among the ranks of central: 1,4")
       ->delimiter(',');
   cost->callback([&cost_options] { Print(ExplainCost(cost_options)); });
   const auto add_graph = [&](CLI::App* command) {
-    command
-        ->add_option("graph", placement_options.graph,
-                     "A file with a graph, as text or protobuf, or mlp-small, mlp-large, cnn, "
-                     "transformer")
-        ->required();
+    command->add_option("graph", placement_options.graph, kGraphHelp)->required();
     command->add_option("--batch", placement_options.batch, "What an unknown dimension is (32)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
     command->add_option("--rows", placement_options.rows, "Nodes that are listed (40)")
@@ -125,13 +127,20 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
                         "manual, greedy or search (search)");
   placement->add_option("--svg", placement_options.svg, "Write a timeline to this file");
   placement->callback([&placement_options] { Print(ExplainPlacement(placement_options)); });
-  explain->callback([explain, cost, nodes, placement, &options] {
-    if (explain->got_subcommand(cost) || explain->got_subcommand(nodes) ||
-        explain->got_subcommand(placement)) {
-      return;
-    }
+  CLI::App* variables = explain->add_subcommand(
+      "variables", "On which parameter servers the variables of a graph would live");
+  variables->add_option("graph", variables_options.graph, kGraphHelp)->required();
+  variables->add_option("--ps", variables_options.servers, "How many parameter servers (2)")
+      ->check(CLI::Range(1, 1024));
+  variables->add_option("--split-bytes", variables_options.split_bytes,
+                        "Variables of more bytes are split over all servers by rows (1MiB)");
+  variables->add_option("--ps-memory", variables_options.memory,
+                        "What variables and optimizer slots may take on each server: 2GB (any)");
+  variables->callback([&variables_options] { Print(ExplainVariables(variables_options)); });
+  explain->callback([explain, &options] {
+    if (!explain->get_subcommands().empty()) return;
     if (options.algorithm.empty()) {
-      throw CLI::RequiredError("algorithm, cost, nodes or placement");
+      throw CLI::RequiredError("algorithm, cost, nodes, placement or variables");
     }
     Print(Explain(options, Screen::OfStdout()));
   });
@@ -162,7 +171,7 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
   CLI::App* run = app.add_subcommand("run", "Run a program as the tasks of a job");
   run->footer(
       "SIGINT, SIGTERM, SIGHUP and SIGQUIT are passed on to all tasks: trainings end after their "
-      "step,\nand a second signal ends them at once. Whoever is left after --grace gets SIGTERM, "
+      "step,\nand a second signal ends them at once. Tasks left after --grace get SIGTERM, "
       "and SIGKILL\n2 s later. A task that is stopped (SIGSTOP) is warned about every 5 s, and "
       "ended after 30 s\nwhen all others have ended. The exit code is that of the task that failed "
       "first, 128 + n for\nsignal n. With --restarts a task that was lost (code 128 and above) is "
@@ -189,7 +198,7 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
   run->add_option("--restarts", launch.restarts, "How often lost tasks are started again (0)")
       ->check(CLI::Range(0, 1000000));
   run->add_option("--log-dir", launch.log_dir,
-                  "Also write what each task says to DIR/worker-N.log");
+                  "Also write the output of each task to DIR/worker-N.log");
   run->add_option("--grace", launch.grace_seconds,
                   "Seconds for the others to end by themselves after the first failure (5)")
       ->check(Seconds(0));
@@ -218,9 +227,10 @@ void AddPlot(CLI::App& app, PlotOptions& options) {
   });
 }
 
-// `tutti server` and `tutti status`. The options are filled while `app` parses.
-void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& result) {
-  CLI::App* server = app.add_subcommand("server", "Be a task of a cluster, until a signal ends it");
+// `tutti server`, `tutti status` and `tutti reset`. The options are filled while `app` parses.
+void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, ResetOptions& reset,
+               int& result) {
+  CLI::App* server = app.add_subcommand("server", "Run a task of a cluster until a signal ends it");
   server->footer(
       "A task runs parts of steps for sessions that are connected to any task of the cluster: in "
       "a\n"
@@ -241,35 +251,45 @@ void AddServer(CLI::App& app, ServeOptions& serve, StatusOptions& status, int& r
   server->add_option("--config", serve.config, "Take the cluster from this TOML file");
   server->add_option("--job", serve.job, "The job of this task, if the file does not say");
   server->add_option("--task", serve.task, "Its index there")->check(CLI::Range(0, 1 << 20));
-  server->add_option("--devices", serve.devices, "How many devices it has (1)")
+  server
+      ->add_option("--devices", serve.devices,
+                   "How many devices it has (1), or numa: one on the cores of each NUMA node")
       ->envname("TUTTI_DEVICES")
-      ->check(CLI::Range(1, 1024));
+      ->check(CLI::Range(1, 1024) | CLI::IsMember({kNuma}));
   server->add_option("--cores", serve.cores, "Cores of each device (an even share)")
       ->check(CLI::Range(0, 4096));
   server->add_option("--device-memory", serve.device_memory,
-                     "What automatic placement may give each device: 512MiB (all of the host)");
+                     "What the steps on a device may take: 512MiB (all of the host)");
   server->add_option("--bind", serve.bind, "Listen here, host:port (at the task's own address)");
   server->add_option("--token-file", serve.token_file, "A file whose first line is the token");
   server->add_flag("--insecure", serve.insecure, "Listen beyond this host without a token");
-  server->add_option(
-      "--coordinator", serve.coordinator,
-      "Who keeps the members: a task, /job:chief/task:0, whose end ends this one, with "
-      "code 0 if it ended in good order; or etcd://host:2379,host:2379/job");
+  server->add_option("--coordinator", serve.coordinator,
+                     "Where the list of members is kept (in /job:chief/task:0, if there is one): a "
+                     "task, whose end ends this one, with code 0 if it ended normally and 128 if "
+                     "it was lost; etcd://host:2379,host:2379/job; or none");
   server
       ->add_option("--start-seconds", serve.start_seconds,
-                   "For how long other tasks are tried that were never reached (60)")
+                   "How long to retry tasks that were never reached, in seconds (60)")
       ->check(Seconds(0));
   server->add_option(
       "--http", serve.http,
       "PORT, or HOST:PORT, of /metrics and /healthz; tasks of one host take one port "
       "after the other");
-  server->callback([&serve] { Serve(serve); });
+  server->callback([&serve, &result] { result = Serve(serve); });
 
-  CLI::App* ask = app.add_subcommand("status", "Tell what the tasks of a cluster do");
+  CLI::App* ask = app.add_subcommand("status", "Show the state of the tasks of a cluster");
   ask->add_option("target", status.target, "Any task of it: tutti://host:port")->required();
   ask->add_option("--token-file", status.token_file, "A file whose first line is the token");
   ask->add_flag("--json", status.json, "One JSON object a task, one a line");
   ask->callback([&status, &result] { result = PrintStatus(status) ? 0 : kFailed; });
+
+  CLI::App* forget = app.add_subcommand(
+      "reset", "Remove the variables and queues of a container on all tasks of a cluster");
+  forget->add_option("target", reset.target, "Any task of it: tutti://host:port")->required();
+  forget->add_option("--container", reset.container,
+                     "Its name, as in ContainerScope (that of resources outside any scope)");
+  forget->add_option("--token-file", reset.token_file, "A file whose first line is the token");
+  forget->callback([&reset] { Reset(reset); });
 }
 
 // `tutti inspect` and `tutti convert`.
@@ -300,7 +320,7 @@ void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
 // `tutti predict`. The options are filled while `app` parses.
 void AddPredict(CLI::App& app, PredictOptions& options) {
   CLI::App* predict = app.add_subcommand(
-      "predict", "Run a model that Estimator::Export has written, or tell what it takes");
+      "predict", "Run a model that Estimator::Export has written, or list its inputs and outputs");
   predict->add_option("directory", options.directory, "The exported model")->required();
   predict->add_option("--input", options.inputs, "FILE.npy, or NAME=FILE.npy, for each input");
   predict->add_option("--output", options.outputs,
@@ -322,14 +342,15 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   int result = 0;
 
-  app.add_subcommand("doctor", "Tell what a training would find on this machine")->callback([&] {
+  app.add_subcommand("doctor", "Show what a training would find on this machine")->callback([&] {
     result = Doctor() ? 0 : 1;
   });
 
   ExplainOptions explain_options;
   CostOptions cost_options;
   PlacementOptions placement_options;
-  AddExplain(app, explain_options, cost_options, placement_options);
+  VariablesOptions variables_options;
+  AddExplain(app, explain_options, cost_options, placement_options, variables_options);
   PlotOptions plot_options;
   AddPlot(app, plot_options);
   PredictOptions predict_options;
@@ -350,7 +371,8 @@ int Main(int argc, char** argv) {
 
   ServeOptions serve;
   StatusOptions status;
-  AddServer(app, serve, status, result);
+  ResetOptions reset;
+  AddServer(app, serve, status, reset, result);
 
   InspectOptions inspect_options;
   ConvertOptions convert_options;
@@ -365,8 +387,9 @@ int Main(int argc, char** argv) {
   bench->add_option("--seconds", options.seconds, "How long to measure, about (2)")
       ->check(Seconds(kLeastMeasured));
   const auto add_model = [&](CLI::App* command) {
-    command->add_option("--model", options.model, "mlp-small, mlp-large, cnn or transformer")
-        ->check(CLI::IsMember({"mlp-small", "mlp-large", "cnn", "transformer"}));
+    command->add_option("--model", options.model, "One of the step benchmark's models")
+        ->check(CLI::IsMember(
+            std::vector<std::string>(std::begin(kModelNames), std::end(kModelNames))));
     command->add_option("--batch", options.batch, "Samples a step")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
   };
@@ -374,6 +397,8 @@ int Main(int argc, char** argv) {
       ->callback([&] { BenchNull(options); });
   CLI::App* step = bench->add_subcommand("step", "Time of a training step (all models)");
   add_model(step);
+  step->add_flag("--losses", options.losses,
+                 "Also the losses of the first steps, from the first values of our peers");
   step->callback([&] { BenchStep(options); });
   CLI::App* peak = bench->add_subcommand("peak", "Memory of a training step (cnn, batch 256)");
   add_model(peak);
@@ -381,16 +406,32 @@ int Main(int argc, char** argv) {
   peak->callback([&] { BenchPeak(options); });
   CLI::App* placing = bench->add_subcommand(
       "placement", "Predicted against measured step times on one and two devices");
-  placing->add_option("--model", options.model, "One of them (all)");
-  placing->callback([&] { BenchPlacement(options); });
-  bench->add_subcommand("gemm", "Floating-point rate of a large matrix product")->callback([&] {
-    BenchGemm(options);
-  });
+  const std::vector<std::string_view> names = PlacementModelNames();
+  placing->add_option("--model", options.model, "One of them (all)")
+      ->check(CLI::IsMember(std::vector<std::string>(names.begin(), names.end())));
+  bool exhaustive = false;
+  placing->add_flag("--exhaustive", exhaustive,
+                    "All placements of the two-tower model's parts, against the automatic one");
+  placing->callback([&] { exhaustive ? BenchExhaustive(options) : BenchPlacement(options); });
+  CLI::App* gemm = bench->add_subcommand("gemm", "Floating-point rate of a large matrix product");
+  bool sweep = false;
+  gemm->add_flag("--sweep", sweep,
+                 "Many shapes by both kernels, and which of them is chosen for each");
+  gemm->callback([&] { sweep ? BenchGemmSweep(options) : BenchGemm(options); });
   bench->add_subcommand("memory", "Bandwidth of memory")->callback([&] { BenchMemory(options); });
   CLI::App* cluster = bench->add_subcommand("cluster", "Steps over several processes of this host");
-  cluster->add_option("--part", options.part, "null, rows, small, dense, transfer or start (all)")
-      ->check(CLI::IsMember({"null", "rows", "small", "dense", "transfer", "start"}));
-  cluster->callback([&] { BenchCluster(options, "/proc/self/exe"); });
+  cluster
+      ->add_option("--part", options.part,
+                   "null, rows, small, dense, transfer, start, many or devices (all)")
+      ->check(CLI::IsMember(
+          {"null", "rows", "small", "dense", "transfer", "start", "many", "devices"}));
+  cluster->add_option("--config", options.config,
+                      "Be worker 0 of the cluster in this file, whose ps tasks run already");
+  cluster->callback([&] {
+    const char* const token = std::getenv("TUTTI_JOB_TOKEN");
+    options.token = token != nullptr ? token : "";
+    BenchCluster(options, "/proc/self/exe");
+  });
   std::string link_listen, link_connect;
   CLI::App* link = bench->add_subcommand("link", "Latency and rate of a link between two tasks");
   link->add_option("--listen", link_listen, "Be the side that answers, at host:port");
@@ -423,8 +464,14 @@ int Main(int argc, char** argv) {
       ->check(CLI::IsMember({"registered", "ordinary"}));
   allreduce->add_option("--reduction", collective.reduction,
                         "sum, mean, min, max or product (sum)");
-  allreduce->add_option("--wire", collective.wire, "as-is, bf16 or fp16 (as-is)");
-  allreduce->add_flag("--explain", collective.explain, "Tell why the algorithm was chosen");
+  allreduce->add_option("--wire", collective.wire, "as-is, bfloat16 or float16 (as-is)");
+  allreduce->add_flag("--broadcast", collective.broadcast,
+                      "Bring the data of rank 0 to the others instead");
+  allreduce
+      ->add_option("--busy", collective.busy,
+                   "Processes that compute all the time beside the ranks (0)")
+      ->check(CLI::Range(0, 1024));
+  allreduce->add_flag("--explain", collective.explain, "Show why the algorithm was chosen");
   allreduce->add_option("--rank", collective.rank, "Be one rank of a job, with --size");
   allreduce->add_option("--size", collective.size, "Ranks of that job");
   allreduce->add_option("--address", collective.address, "Where its rank 0 listens, host:port");

@@ -14,7 +14,7 @@ struct Figure {
   std::string unit;  // "ms"
 };
 
-// Prints a figure on stdout at once: as one JSON object a line, or as text for people.
+// Prints a figure on stdout at once: as one JSON object a line, or as text.
 void Report(const Figure& figure, bool json);
 
 // The middle of `values` (the lower of two); 0 for none.

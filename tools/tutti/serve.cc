@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -12,6 +13,7 @@
 #include "tutti/base/console.h"
 #include "tutti/base/metrics/metrics.h"
 #include "tutti/base/status.h"
+#include "tutti/base/thread.h"
 #include "tutti/cluster/cluster_file.h"
 #include "tutti/cluster/environment/roles.h"
 #include "tutti/cluster/server.h"
@@ -22,6 +24,8 @@
 
 namespace tutti::tools {
 namespace {
+
+constexpr int kPeerLost = 128;
 
 // The task that this process is, from where the command line says.
 ServerOptions ReadOptions(const ServeOptions& options) {
@@ -34,6 +38,11 @@ ServerOptions ReadOptions(const ServeOptions& options) {
   if (options.tf_config || launched) {
     const auto config = ValueOrThrow(TfConfigFromEnvironment());
     if (!config) ThrowInvalidArgument("server: --tf-config is given, and TF_CONFIG is not set");
+    if (config->sparse) {
+      ThrowInvalidArgument(
+          "server: TF_CONFIG has a sparseCluster, which does not name all tasks of the cluster; "
+          "set enableDynamicWorker to false in the TFJob, or leave it out");
+    }
     server.job = config->task.job;
     server.task = config->task.index;
     server.cluster = config->cluster.jobs();
@@ -47,7 +56,11 @@ ServerOptions ReadOptions(const ServeOptions& options) {
           "server: {} does not say which task this is; give --job and --task", options.config));
     }
   }
-  server.devices = options.devices;
+  if (options.devices == kNuma) {
+    server.device_per_numa_node = true;
+  } else {
+    server.devices = std::stoi(options.devices);  // checked when it was read
+  }
   server.cores_per_device = options.cores;
   if (!options.device_memory.empty()) {
     const absl::StatusOr<int64_t> bytes = topology::ParseBytes(options.device_memory);
@@ -58,6 +71,9 @@ ServerOptions ReadOptions(const ServeOptions& options) {
   server.insecure = options.insecure;
   server.start_seconds = options.start_seconds;
   server.coordinator = options.coordinator;
+  // With the store in a task, who was stopped or cut off itself has lost the store as well, and can
+  // report nobody.
+  server.reports_lost = !options.coordinator.starts_with("etcd://");
   const char* const token = std::getenv("TUTTI_JOB_TOKEN");
   server.token = !options.token_file.empty() ? ValueOrThrow(ReadToken(options.token_file))
                  : token != nullptr          ? token
@@ -65,9 +81,19 @@ ServerOptions ReadOptions(const ServeOptions& options) {
   return server;
 }
 
+// Well until it has to end.
+http::MetricsPage::Health HealthOf(Server& server) {
+  try {
+    const bool ends = server.JoinFor(std::chrono::nanoseconds(0));
+    return {.well = !ends, .text = (ends ? "ends: " : "ok: ") + server.task()};
+  } catch (const Error& error) {
+    return {.well = false, .text = error.what()};
+  }
+}
+
 // Null where --http is not given. The page and the metrics must not outlive the server.
 std::unique_ptr<http::MetricsPage> ServeMetrics(const ServeOptions& options,
-                                                const ServerOptions& task, const Server& server,
+                                                const ServerOptions& task, Server& server,
                                                 MetricsRegistry& metrics) {
   if (options.http.empty()) return nullptr;
   AddProcessMetrics(metrics);
@@ -83,14 +109,14 @@ std::unique_ptr<http::MetricsPage> ServeMetrics(const ServeOptions& options,
       {.host = place->host,
        .port = place->port + PositionOnHost(cluster, {task.job, task.task}),
        .metrics = &metrics,
-       .health = [&server] { return http::MetricsPage::Health{.text = "ok: " + server.task()}; }}));
+       .health = [&server] { return HealthOf(server); }}));
   FormatTo(stdout, "tutti server: metrics at {}/metrics\n", page->address());
   return page;
 }
 
 }  // namespace
 
-void Serve(const ServeOptions& options) {
+int Serve(const ServeOptions& options) {
   // All threads of the server leave these signals to the one that waits for them.
   sigset_t ends;
   sigemptyset(&ends);
@@ -115,11 +141,11 @@ void Serve(const ServeOptions& options) {
   class SignalThread {
    public:
     SignalThread(const sigset_t& ends, Server& server)
-        : thread_([&ends, &server] {
+        : thread_(ValueOrThrow(StartThread("the thread that waits for signals", [&ends, &server] {
             int signal = 0;
             sigwait(&ends, &signal);
             server.Stop();
-          }) {}
+          }))) {}
     ~SignalThread() {
       pthread_kill(thread_.native_handle(), SIGTERM);
       thread_.join();
@@ -129,7 +155,14 @@ void Serve(const ServeOptions& options) {
     std::thread thread_;
   };
   const SignalThread waits(ends, server);
-  server.Join();
+  try {
+    server.Join();
+  } catch (const Error& error) {
+    if (error.code() != Code::kUnavailable && error.code() != Code::kAborted) throw;
+    FormatTo(stderr, "tutti server: {}\n", error.what());
+    return kPeerLost;
+  }
+  return 0;
 }
 
 }  // namespace tutti::tools

@@ -75,13 +75,26 @@ void PrintJson(const TaskStatus& task) {
 
 }  // namespace
 
-bool PrintStatus(const StatusOptions& options) {
+namespace {
+
+TargetOptions TargetOf(std::string target, const std::string& token_file) {
   constexpr double kSeconds = 5;
-  TargetOptions target{.target = options.target, .start_seconds = kSeconds};
-  if (!target.target.starts_with("tutti://")) target.target = "tutti://" + target.target;
-  if (!options.token_file.empty()) target.token = ValueOrThrow(ReadToken(options.token_file));
+  if (!target.starts_with("tutti://")) target = "tutti://" + target;
+  return {.target = std::move(target),
+          .token = token_file.empty() ? "" : ValueOrThrow(ReadToken(token_file)),
+          .start_seconds = kSeconds};
+}
+
+}  // namespace
+
+void Reset(const ResetOptions& options) {
+  ThrowIfError(ResetTarget(TargetOf(options.target, options.token_file), options.container));
+}
+
+bool PrintStatus(const StatusOptions& options) {
   bool all = true;
-  for (const TaskStatus& task : ValueOrThrow(StatusOfTarget(target))) {
+  for (const TaskStatus& task :
+       ValueOrThrow(StatusOfTarget(TargetOf(options.target, options.token_file)))) {
     all = all && task.error.empty();
     if (options.json) {
       PrintJson(task);

@@ -4,17 +4,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "tools/tutti/models.h"
+#include "tools/tutti/explain/read_graph.h"
 #include "tutti/base/text_file.h"
-#include "tutti/graph/io.h"
 #include "tutti/placement/place_program.h"
-#include "tutti/runtime/calibrate.h"
+#include "tutti/runtime/measure/calibrate.h"
 #include "tutti/topology/quantity.h"
 #include "tutti/tutti.h"
 
@@ -23,39 +20,6 @@ namespace {
 
 using placement::Machines;
 using placement::StepCosts;
-
-absl::StatusOr<std::unique_ptr<Graph>> ReadGraph(const PlacementOptions& options) {
-  if (std::find(std::begin(kModelNames), std::end(kModelNames), options.graph) !=
-      std::end(kModelNames)) {
-    return MakeStepModel(options.graph, options.batch).graph;
-  }
-  std::ifstream file(options.graph, std::ios::binary);
-  if (!file) {
-    return NotFound(
-        "cannot read {}; expected a file with a graph, or mlp-small, mlp-large, cnn or "
-        "transformer",
-        options.graph);
-  }
-  std::ostringstream all;
-  all << file.rdbuf();
-  const std::string bytes = all.str();
-  auto graph = std::make_unique<Graph>();
-  try {
-    // The text form has no control characters but line ends.
-    const bool text = std::none_of(bytes.begin(), bytes.end(), [](char c) {
-      return static_cast<unsigned char>(c) < 9 || c == 127;
-    });
-    if (text) {
-      ReadTextGraph(bytes, *graph);
-    } else {
-      ReadGraphBytes(bytes, *graph);
-    }
-  } catch (const Error& error) {
-    return InvalidArgument("{}: {}", options.graph, error.what());
-  }
-  if (graph->size() == 0) return InvalidArgument("{}: the graph is empty", options.graph);
-  return graph;
-}
 
 // Everything that runs again and again, with placeholders of the batch that was asked for.
 StepRequest WholeStepOf(const Graph& graph, int64_t batch) {
@@ -202,7 +166,8 @@ absl::StatusOr<Machines> MachinesOf(const PlacementOptions& options) {
 }  // namespace
 
 absl::StatusOr<std::string> ExplainNodes(const PlacementOptions& options) {
-  TUTTI_ASSIGN_OR_RETURN(const std::unique_ptr<Graph> graph, ReadGraph(options));
+  TUTTI_ASSIGN_OR_RETURN(const std::unique_ptr<Graph> graph,
+                         ReadGraph(options.graph, options.batch));
   const StepRequest request = WholeStepOf(*graph, options.batch);
   TUTTI_ASSIGN_OR_RETURN(const Program program, Extract(*graph, request));
   const DeviceInfo device{.name = "/job:local/task:0/cpu:0", .type = "cpu"};
@@ -228,7 +193,8 @@ absl::StatusOr<std::string> ExplainNodes(const PlacementOptions& options) {
 
 absl::StatusOr<std::string> ExplainPlacement(const PlacementOptions& options) {
   TUTTI_ASSIGN_OR_RETURN(const placement::Method method, placement::ParseMethod(options.method));
-  TUTTI_ASSIGN_OR_RETURN(const std::unique_ptr<Graph> graph, ReadGraph(options));
+  TUTTI_ASSIGN_OR_RETURN(const std::unique_ptr<Graph> graph,
+                         ReadGraph(options.graph, options.batch));
   TUTTI_ASSIGN_OR_RETURN(const Machines machines, MachinesOf(options));
   TUTTI_ASSIGN_OR_RETURN(const Program program,
                          Extract(*graph, WholeStepOf(*graph, options.batch)));
