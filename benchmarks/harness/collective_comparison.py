@@ -31,9 +31,9 @@ class CollectiveComparison:
         self._chosen = {}    # (ranks, peer key): {mode label: sizes}
         self._figures = {}   # (ranks, contender, mode label, bytes): figure
         self.result = {"commit": machine.commit(tutti.program) if tutti else "none",
-                       "machine": machine.describe(tutti),
+                       "machine": machine.describe(tutti, options),
                        "rounds": options.rounds, "seconds": options.seconds,
-                       "versions": {}, "failures": [], "figures": [], "bound": {}}
+                       "versions": {}, "failures": [], "figures": [], "bound": {}, "busy": {}}
 
     def run(self):
         before = time.monotonic()
@@ -58,6 +58,7 @@ class CollectiveComparison:
         for number in range(self._options.rounds):
             say(f"round {number + 1} of {self._options.rounds}")
             self._round(number)
+            self._busy_round()
 
     def _between_hosts(self):
         why = network.refusal()
@@ -114,6 +115,24 @@ class CollectiveComparison:
                     turns.append((peer.key, mode.label, lambda p=peer, m=mode, s=sizes:
                                   jobs.run_peer(p, m, ranks, s, self._options.seconds)))
         return turns
+
+    def _busy_round(self):
+        """64 KB between two ranks beside a process that computes all the time."""
+        size, turns = plan.BUSY_SIZE, {}
+        if self._tutti:
+            turns["Tutti"] = lambda: jobs.run_tutti(self._tutti.program, 2, [size], self._options.seconds, "shm",
+                                                    "registered", busy=1)
+        for peer in self._peers:
+            for mode in plan.BUSY_MODES.get(peer.key, ()):
+                def measure(peer=peer, mode=mode):
+                    with jobs.busy_process():
+                        return jobs.run_peer(peer, mode, 2, [size], self._options.seconds)
+                turns[f"{peer.label}, {mode.label}"] = measure
+        for name, measure in turns.items():
+            try:
+                self.result["busy"].setdefault(name, []).append(measure()[size]["us"])
+            except BenchError as error:
+                self._fail(f"{name}, beside a busy process: {error}")
 
     def _with_bound(self, measure):
         """What memory allows is measured right before and right after: on a shared machine it can

@@ -3,12 +3,14 @@
 The peers' programs are built from peers/*.cc on first use, into the folder of the peers.
 """
 
+import contextlib
 import glob
 import json
 import os
 import pathlib
 import shutil
 import subprocess
+import sys
 import tempfile
 
 from harness.processes import FOLDER, BenchError, peers_folder, run_together
@@ -113,6 +115,17 @@ def run_peer(peer, mode, ranks, sizes, seconds):
     return _figures(output)
 
 
+@contextlib.contextmanager
+def busy_process():
+    """One process that computes all the time, on the cores of this one."""
+    process = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+
+
 def run_memory_bound(sizes, seconds):
     """{bytes: GB/s} that two threads reach at best with a = b = a + b on arrays of this size."""
     command = [build("memory_bound"), "--bytes", ",".join(map(str, sizes)), "--seconds", seconds]
@@ -120,8 +133,8 @@ def run_memory_bound(sizes, seconds):
     return {size: line["gb_per_second"] for size, line in lines.items()}
 
 
-def run_tutti(program, ranks, sizes, seconds, transport, memory):
+def run_tutti(program, ranks, sizes, seconds, transport, memory, busy=0):
     command = [pathlib.Path(program), "bench", "allreduce", "--ranks", ranks, "--bytes",
                ",".join(map(str, sizes)), "--transport", transport, "--algorithm", "auto",
-               "--memory", memory, "--seconds", seconds, "--json"]
+               "--memory", memory, "--seconds", seconds, "--busy", busy, "--json"]
     return _figures(run_together([command]))

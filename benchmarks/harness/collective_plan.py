@@ -15,6 +15,9 @@ BOUND_FROM = 16 * M
 SCOUTED = 64 * M   # up to here every mode of a library is tried
 BOUND_SHARE = 0.75
 TCP_TARGET = 1.3
+# Two ranks beside one process that computes all the time, on the same cores.
+BUSY_SIZE = 64 * K
+BUSY_LIMIT_US = 40
 ORDINARY_TARGET = 1.0
 
 
@@ -110,3 +113,8 @@ PEERS = (
         Mode(name, (("TUTTI_GLOO_ALGORITHM", name),))
         for name in ("ring", "bcube", "halving-doubling", "ring-chunked"))),
 )
+
+# Who runs beside a busy process, in the mode it chooses and in one in which waiting ranks give way.
+BUSY_MODES = {"openmpi": (Mode("as it comes"), Mode("yielding", (("OMPI_MCA_mpi_yield_when_idle", "1"),))),
+              "mpich": (Mode("as it comes"),),
+              "intelmpi": (Mode("as it comes"), Mode("yielding", (("I_MPI_THREAD_YIELD", "3"),)))}

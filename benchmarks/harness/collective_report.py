@@ -150,6 +150,20 @@ def small_section(result):
     return table(["ranks", "size", "calls", "Tutti", "best peer", "target", ""], rows)
 
 
+def busy_section(result):
+    """Beside a process that computes all the time."""
+    found = {name: statistics.median(times) for name, times in result.get("busy", {}).items() if times}
+    mine, peers = found.pop("Tutti", None), found
+    best = min(peers, key=peers.get, default=None)
+    if mine is None:
+        return "Not measured in this run.\n"
+    times = result["busy"]["Tutti"]
+    return table(["ranks", "size", "Tutti", "best peer", "target", ""], [[
+        "2", size_name(plan.BUSY_SIZE), f"{time_text(mine)} ({time_text(min(times))} to {time_text(max(times))})",
+        f"{time_text(peers[best])} ({best})" if best else "", f"at most {plan.BUSY_LIMIT_US} us",
+        verdict(mine <= plan.BUSY_LIMIT_US)]])
+
+
 def tcp_section(result):
     rows = []
     for ranks, size in pairs(result):
@@ -191,6 +205,9 @@ B is what two threads reach with `a = b = a + b` on two arrays of that size in h
 Small sizes. Back to back: call after call, the time divided by their number; writing and checking the few bytes is in it.
 
 {small}
+Beside one process that computes all the time, on the same two cores (`--busy 1`); Open MPI, MPICH and Intel MPI as they come, and with waiting ranks that give way:
+
+{busy}
 Over TCP only, as between hosts; Gloo has nothing else.
 
 {tcp}
@@ -220,7 +237,7 @@ def section(result):
     return SECTION.format(
         head=head(result, versions, each="size", libraries=False),
         rates=rates_section(result), disturbance=disturbance(result),
-        small=small_section(result), tcp=tcp_section(result), libraries=libraries_section(result),
+        small=small_section(result), busy=busy_section(result), tcp=tcp_section(result), libraries=libraries_section(result),
         modes=MODES, hopeless=HOPELESS,
         network=collective_network.section(result.get("network")),
         failures=f"### What did not run\n{failures}\n" if failures else "")

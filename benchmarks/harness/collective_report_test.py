@@ -98,6 +98,16 @@ class SmallTest(unittest.TestCase):
                       "**missed** |", report.small_section(result(figures)))
 
 
+class BusyTest(unittest.TestCase):
+    def test_the_limit_and_the_best_peer(self):
+        busy = {"Tutti": [50.0, 30.0, 45.0], "Open MPI, as it comes": [90.0], "Open MPI, yielding": [15.0]}
+        self.assertIn("| 2 | 64 KB | 45 us (30 us to 50 us) | 15 us (Open MPI, yielding) | at most 40 us | **missed** |",
+                      report.busy_section(result([], busy=busy)))
+
+    def test_not_measured(self):
+        self.assertEqual(report.busy_section(result([])), "Not measured in this run.\n")
+
+
 class TcpTest(unittest.TestCase):
     def test_only_gloo_and_only_large(self):
         figures = [figure("tutti-tcp", MB, [1e3]), figure("gloo", MB, [1.5e3], mode="ring"),
@@ -142,7 +152,7 @@ class SectionTest(unittest.TestCase):
             sections.write(page, "collectives", "second\n")
             self.assertNotIn("first", page.read_text())
             sections.write(page, "training", "third\n")
-            sections.write_keeping(page, ["collectives", "training"], "# Another page\n")
+            sections.write_keeping(page, "# Another page\n")
             self.assertEqual(page.read_text().count("second"), 1)
             self.assertEqual(page.read_text().count("third"), 1)
             self.assertTrue(page.read_text().startswith("# Another page\n"))

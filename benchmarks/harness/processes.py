@@ -78,8 +78,26 @@ class Tutti:
         lines = [json.loads(line) for line in result.stdout.splitlines()]
         return {line["case"]: line["value"] for line in lines}
 
+    def losses(self, model, batch, threads):
+        """Of the first steps, from the first values that the peers have too."""
+        found = self.bench("step", threads, "--model", model, "--batch", batch, "--seconds", 0.01, "--losses")
+        return [value for case, value in found.items() if ", loss of step " in case]
+
     def doctor(self):
         return subprocess.run([self.program, "doctor"], capture_output=True, text=True).stdout
+
+
+def openblas(threads, seconds):
+    """(its name, GFLOP/s) of the product of `tutti bench gemm`, through the numpy of a peer."""
+    pythons = [peers_folder() / name / "bin/python" for name in ("torch", "jax", "tensorflow")]
+    python = next((path for path in pythons if path.exists()), None)
+    if python is None:
+        raise BenchError(f"no peer is installed in {peers_folder()}, whose numpy would have it; run "
+                         "benchmarks/install-peers")
+    environment = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "PYTHONDONTWRITEBYTECODE": "1"}
+    line = json.loads(run_together([bound(threads, [python, FOLDER / "peers/openblas_peer.py", seconds])],
+                                   environment))
+    return line["name"], line["value"]
 
 
 class PeerProcess:

@@ -3,6 +3,7 @@
 import statistics
 
 from harness import plan
+from harness.machine import cautions
 
 TUTTI = "tutti"
 QUIET_SHARE = 0.85  # a round whose MatMul rate is below this share of the best was disturbed
@@ -41,22 +42,11 @@ class Contest:
 
     @property
     def complete(self):
-        return self.tutti is not None and bool(self.ordinary)
-
-    @property
-    def ordinary(self):
-        return [f for f in self.peers if not _peer(f["peer"]).tuned]
+        return self.tutti is not None and bool(self.peers)
 
     @property
     def best(self):
-        return min(self.ordinary, key=lambda f: f["median"])
-
-    @property
-    def best_tuned(self):
-        """A mode that is no framework's default, where it beats all defaults."""
-        tuned = [f for f in self.peers
-                 if _peer(f["peer"]).tuned and f["median"] < self.best["median"]]
-        return min(tuned, key=lambda f: f["median"], default=None)
+        return min(self.peers, key=lambda f: f["median"])
 
     def ratio(self, figure):
         return figure["median"] / self.tutti["median"]
@@ -83,15 +73,13 @@ def contests(result):
 def step_section(result):
     rows = []
     for contest in contests(result):
-        best, tuned = contest.best, contest.best_tuned
+        best = contest.best
         rows.append((
             contest.model.title, str(contest.threads), milliseconds(contest.tutti["median"]),
             f"{milliseconds(best['median'])} ({_label(best)})",
             f"**{contest.ratio(best):.2f}** ({spread(contest.ratios(best), '{:.2f}'.format)})",
-            f"{contest.model.target}", verdict(contest.ratio(best) >= contest.model.target),
-            f"{contest.ratio(tuned):.2f} ({_label(tuned)})" if tuned else ""))
-    return table(("model", "threads", "Tutti", "best peer", "times as fast", "target", "",
-                  "against a tuned peer"), rows)
+            f"{contest.model.target}", verdict(contest.ratio(best) >= contest.model.target)))
+    return table(("model", "threads", "Tutti", "best peer", "times as fast", "target", ""), rows)
 
 
 def modes_section(result):
@@ -143,10 +131,13 @@ def limits_section(result):
     for name, values in result["machine_limits"].items():
         what, threads = name.split()
         unit = "GFLOP/s" if what == "gemm" else "GB/s"
-        title = "MatMul 2048 x 2048 x 2048" if what == "gemm" else "memory, a = b + s * c"
+        title = "product of 2048 x 2048 x 2048, the best below" if what == "gemm" else "memory, a = b + s * c"
         rows.append((title, threads, f"{statistics.median(values):.1f} {unit}",
                      spread(values, "{:.1f}".format),
                      f"`tutti bench {what} --threads {threads}`"))
+        for name, rates in result.get("gemm_kernels", {}).get(threads, {}).items() if what == "gemm" else ():
+            rows.append((f"by {name}", threads, f"{statistics.median(rates):.1f} {unit}", spread(rates, "{:.1f}".format),
+                         ""))
     return table(("limit", "threads", "median", "rounds", "command"), rows)
 
 
@@ -173,15 +164,19 @@ def peak_section(result):
     return table(("", "peak of tensors", "Tutti's share of it", "target", ""), rows)
 
 
+def time_limit(case):
+    """At most so many us, of a case of `tutti bench null` that is a time; None: it is a rate."""
+    return plan.RUN_TARGET_US if "run" in case else plan.CUT_TARGET_US if case.startswith("more") else None
+
+
 def engine_section(result):
     rows = []
     theirs = result.get("tensorflow_null", {})
     for case, values in result["null"].items():
-        value = statistics.median(values)
-        if "run" in case:
-            rows.append((case, f"{value:.2f} us", f"at most {plan.RUN_TARGET_US:g} us",
-                         verdict(value <= plan.RUN_TARGET_US),
-                         f"{theirs['run_us']:.0f} us, through Python" if theirs else "",
+        value, limit = statistics.median(values), time_limit(case)
+        if limit is not None:
+            rows.append((case, f"{value:.2f} us", f"at most {limit:g} us", verdict(value <= limit),
+                         f"{theirs['run_us']:.0f} us, through Python" if theirs and "run" in case else "",
                          "`tutti bench null`"))
         else:
             other = theirs.get("chain" if "chain" in case else "side_by_side")
@@ -202,15 +197,12 @@ def losses_section(result):
     found = []
     for contest in contests(result):
         where = f"{contest.model.name}, {contest.threads} thread" + "s" * (contest.threads > 1)
-        ratio, tuned = contest.ratio(contest.best), contest.best_tuned
+        ratio = contest.ratio(contest.best)
         if ratio < 1:
             found.append(f"{where}: {_label(contest.best)} is {1 / ratio:.2f} times as fast.")
         elif ratio < contest.model.target:
             found.append(f"{where}: {ratio:.2f} times {_label(contest.best)}, short of "
                          f"{contest.model.target}.")
-        if tuned and contest.ratio(tuned) < 1:
-            found.append(f"{where}: {_label(tuned)} is {1 / contest.ratio(tuned):.2f} times as "
-                         "fast.")
     found += missed_shares(result) + missed_in_engine(result)
     if not found:
         return "Nowhere in this run.\n"
@@ -232,10 +224,10 @@ def missed_shares(result):
 def missed_in_engine(result):
     found = []
     for case, values in result["null"].items():
-        value = statistics.median(values)
-        if "run" in case and value > plan.RUN_TARGET_US:
-            found.append(f"{case}: {value:.2f} us, above {plan.RUN_TARGET_US:g} us.")
-        elif "run" not in case and value < plan.NULL_TARGET:
+        value, limit = statistics.median(values), time_limit(case)
+        if limit is not None and value > limit:
+            found.append(f"{case}: {value:.2f} us, above {limit:g} us.")
+        elif limit is None and value < plan.NULL_TARGET:
             found.append(f"null nodes, {case}: {value * 1e-6:.0f} million/s, short of "
                          f"{plan.NULL_TARGET * 1e-6:.0f} million/s.")
     if result["startup"] and statistics.median(result["startup"]) >= plan.STARTUP_TARGET_MS:
@@ -268,6 +260,7 @@ def head(result, peers, each="measurement", libraries=True):
             ("peers", peers),
             ("run", f"{machine['date']}; {result['rounds']} rounds of {result['seconds']:g} s a "
                     f"{each}, {minutes:.0f} minutes in all; load before it: {machine['load']}")]
+    rows += [("**not for publication**", text) for text in cautions(machine, result["commit"])]
     body = "".join(f"| {name} | {text} |\n" for name, text in rows
                    if libraries or name != "libraries")
     return "| | |\n|---|---|\n" + body
@@ -275,12 +268,10 @@ def head(result, peers, each="measurement", libraries=True):
 
 def versions(result):
     parts = []
-    for key, info in result["peers"].items():
-        if _peer(key).tuned:
-            continue
+    for info in result["peers"].values():
         origin = " (Debian's python3-torch, standing in for 2.15)" if info.get("from_debian") else ""
         parts.append(f"{info['name']} {info['version']}{origin}")
-    return ", ".join(parts)
+    return ", ".join(dict.fromkeys(parts))
 
 
 PAGE = """# Benchmarks
@@ -289,11 +280,11 @@ Written by `benchmarks/compare`; do not edit. Tutti and its peers ran in one run
 
 {head}
 ## Training steps
-Forward, backward and SGD update. Times are the median over the rounds of the median step; the ratio is that of these medians, with its lowest and highest round behind it.
+Forward, backward and update: SGD's where no other optimizer is named. Times are the median over the rounds of the median step; the ratio is that of these medians, with its lowest and highest round behind it.
 The best peer is the quickest of all peers' modes. {disturbance}
 
 {steps}
-A tuned peer is one in a mode that is not how it comes: TensorFlow with `TF_ENABLE_ONEDNN_OPTS=1`, which is off by default on processors like this one. It is named where it beats every peer as it comes.
+TensorFlow runs as it comes and with `TF_ENABLE_ONEDNN_OPTS=1` ("oneDNN"), which is off by default on some processors.
 
 Command of each Tutti figure: `tutti bench step --model MODEL --batch BATCH --threads THREADS`.
 
@@ -307,7 +298,7 @@ Milliseconds a step, median and range over the rounds; columns are model and thr
 The limits were measured in every round of the same run.
 
 {limits}
-What the matrix products of a step amount to, as a share of the MatMul rate above:
+What the matrix products of a step amount to, as a share of the best rate above, round by round the best of Tutti's MatMul, oneDNN, our packed kernel and OpenBLAS (numpy's):
 
 {rates}
 ## Peak memory
@@ -330,7 +321,7 @@ benchmarks/compare --out docs/benchmarks.md --json build/benchmarks.json
 How it is kept fair:
 - Every process is bound to as many cores as it may use threads, the same cores for all; only one works at a time.
 - Contenders take turns within each round, and another one goes first in each. Compilation (`torch.compile`, XLA, Tutti's plan) and warm-up are outside the timing.
-- All peers start from the same numbers and must show the same losses in their first steps. Data lie in each framework's own tensors beforehand; the loss is read in every step.
+- Tutti and all peers start from the same numbers and must show the same losses in their first steps (`tutti bench step --losses`). Data lie in each framework's own tensors beforehand; the loss is read in every step.
 - Peers are written as their users would for speed: update of all parameters in one call and fused attention (PyTorch), concrete functions (TensorFlow), donated parameters (JAX), query, key and value in one product (all three).
 
 Noise: on a shared machine the same program differs from one minute to the next, by more when two cores are used; the ranges over the rounds tell how quiet this run was. Compare ratios of one run, never milliseconds of two. A ratio whose range spans its target is not settled by this run.

@@ -7,7 +7,7 @@ import unittest
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 sys.dont_write_bytecode = True
 
-from harness import plan, report  # noqa: E402
+from harness import comparison, plan, report  # noqa: E402
 
 
 def figure(peer, mode, ms, model="mlp-small", threads=1):
@@ -36,13 +36,12 @@ class StepTest(unittest.TestCase):
         lost = result([figure("tutti", "", [2.0]), figure("jax", "jit", [1.0])])
         self.assertIn("JAX jit is 2.00 times as fast", report.losses_section(lost))
 
-    def test_a_tuned_peer_stands_beside_the_best(self):
+    def test_a_tuned_peer_is_a_peer(self):
         steps = [figure("tutti", "", [1.0]), figure("jax", "jit", [2.0]),
                  figure("tensorflow-onednn", "function, oneDNN", [0.5])]
         text = report.step_section(result(steps))
-        self.assertIn("2.00 ms (JAX jit)", text)
-        self.assertIn("0.50 (TensorFlow function, oneDNN)", text)
-        self.assertIn("2.00 times as fast", report.losses_section(result(steps)))
+        self.assertIn("| 0.500 ms (TensorFlow function, oneDNN) | **0.50**", text)
+        self.assertIn("TensorFlow function, oneDNN is 2.00 times as fast", report.losses_section(result(steps)))
 
     def test_a_peer_that_failed_has_no_figure(self):
         steps = [figure("tutti", "", [1.0]), figure("torch", "compile", []),
@@ -71,12 +70,13 @@ class MachineTest(unittest.TestCase):
                  figure("jax", "jit", [2 * ms], "mlp-large")]
         text = report.losses_section(result(
             steps, machine_limits={"gemm 1": [100.0]}, startup=[60.0],
-            null={"chain of 1000": [20e6], "run of one node": [3.0]},
+            null={"chain of 1000": [20e6], "run of one node": [3.0], "more for a step cut over 2 devices": [6.0]},
             peak={"tutti": {"cnn, tensors": 70.0}, "eager": 100.0, "compile": 70.0}))
         for part in ("mlp-large, 1 thread: 73% of the MatMul rate, short of 85%",
                      "peak memory: 1.00 of PyTorch compile's, above 0.8",
                      "null nodes, chain of 1000: 20 million/s, short of 30 million/s",
                      "run of one node: 3.00 us, above 2 us",
+                     "more for a step cut over 2 devices: 6.00 us, above 5 us",
                      "process start: 60.0 ms, not under 50 ms"):
             self.assertIn(part, text)
         self.assertNotIn("eager", text)
@@ -89,7 +89,31 @@ class MachineTest(unittest.TestCase):
         self.assertIn("at least 85%", quiet)
 
 
+class LossTest(unittest.TestCase):
+    def test_a_contender_with_other_losses_is_named(self):
+        losses = {"Tutti": [2.0, 1.0], "a": [2.0, 1.0], "b": [2.0, 1.01]}
+        self.assertEqual([text.split(":")[0] for text in comparison.unlike(losses)], ["b"])
+        self.assertEqual(comparison.unlike({"Tutti": [2.0, 1.0], "a": [2.001, 1.0]}), [])
+
+    def test_a_loss_that_is_gone_may_differ_a_little(self):
+        self.assertEqual(comparison.unlike({"Tutti": [2.0, 1e-6], "a": [2.0, 2e-6], "b": [2.0, 1e-6]}), [])
+
+
+class KernelsTest(unittest.TestCase):
+    def test_each_kernel_has_a_row_below_the_best(self):
+        text = report.limits_section(result([], machine_limits={"gemm 1": [90.0]},
+                                            gemm_kernels={"1": {"oneDNN": [90.0], "OpenBLAS 0.3": [80.0]}}))
+        self.assertIn("the best below | 1 | 90.0 GFLOP/s", text)
+        self.assertIn("| by OpenBLAS 0.3 | 1 | 80.0 GFLOP/s", text)
+
+
 class PageTest(unittest.TestCase):
+    def test_cautions_stand_in_the_head(self):
+        busy = result([figure("tutti", "", [1.0]), figure("torch", "eager", [2.0])])
+        busy["machine"]["load"], busy["commit"] = "1.50", "abc1234+"
+        text = report.head(busy, "")
+        self.assertEqual(text.count("| **not for publication** |"), 2)
+
     def test_every_part_is_there(self):
         full = result([figure("tutti", "", [1.0]), figure("torch", "eager", [2.0])],
                       null={"chain of 1000": [50e6], "run of one node": [3.0]}, startup=[40.0],

@@ -1,5 +1,10 @@
 """Marked parts of a page that several programs write."""
 
+import re
+
+# Any marked section, whichever program wrote it.
+_SECTION = re.compile(r"^<!-- (?P<name>[\w-]+): [^\n]*-->\n.*?^<!-- /(?P=name) -->\n", re.MULTILINE | re.DOTALL)
+
 
 def _marks(name):
     return f"<!-- {name}: written by benchmarks/compare-{name}; do not edit -->\n", f"<!-- /{name} -->\n"
@@ -25,8 +30,12 @@ def write(path, name, section):
     path.write_text(replace(path.read_text() if path.exists() else "", name, section))
 
 
-def write_keeping(path, names, page):
-    """Writes a page that knows nothing of the sections, and keeps those that were there."""
-    text = path.read_text() if path.exists() else ""
-    kept = [section for section in (extract(text, name) for name in names) if section]
-    path.write_text("\n".join([page.rstrip("\n") + "\n", *kept]) if kept else page)
+def keep_all(text, page):
+    """`page`, which knows nothing of sections, followed by every marked section of `text`, in their order."""
+    kept = [found.group(0) for found in _SECTION.finditer(text)]
+    return "\n".join([page.rstrip("\n") + "\n", *kept]) if kept else page
+
+
+def write_keeping(path, page):
+    """Writes the page, and keeps all marked sections that the file had."""
+    path.write_text(keep_all(path.read_text() if path.exists() else "", page))

@@ -11,11 +11,12 @@ from harness import training_network as network
 from harness import training_plan as plan
 from harness.comparison import say, unlike
 from harness.processes import BenchError
-from harness.training_jobs import PeerJob, TuttiJob
+from harness.training_jobs import PeerJob, TuttiJob, seconds_of_one_step
 
 TUTTI = "tutti"
 FIRST_STEPS = 5  # of the first measurement, which only tells how many fill the time
 LEAST_STEPS = 5
+CHECKED_STEPS = 3  # of which losses are compared; peers/worker.py has as many
 
 
 class Contender:
@@ -40,7 +41,7 @@ class TrainingComparison:
     def __init__(self, tutti, program, options, log):
         self._tutti, self._program, self._options, self._log = tutti, program, options, log
         self._peers = [p for p in plan.PEERS if not options.peers or p.install in options.peers]
-        self.result = {"commit": machine.commit(program), "machine": machine.describe(tutti),
+        self.result = {"commit": machine.commit(program), "machine": machine.describe(tutti, options),
                        "rounds": options.rounds, "seconds": options.seconds, "peers": {},
                        "failures": [], "figures": [], "machine_limits": {}}
 
@@ -49,6 +50,8 @@ class TrainingComparison:
         for model in plan.MODELS if "host" in self._options.parts else ():
             if not self._options.models or model.name in self._options.models:
                 self._contest(model)
+        if "ways" in self._options.parts:
+            self._ways()
         if "network" in self._options.parts:
             self._between_hosts()
         self.result["run_seconds"] = time.monotonic() - before
@@ -66,6 +69,30 @@ class TrainingComparison:
             return
         self.result["network"] = network.run(self._program, min(3, self._options.rounds),
                                              self._fail)
+
+    def _ways(self):
+        """Tutti in one way against itself in another, in turns."""
+        self.result["ways"], self.result["start"] = [], {plan.ALONE: [], plan.TOGETHER: []}
+        pairs = []
+        for comparison in plan.COMPARISONS:
+            pair = [Contender(TuttiJob(self._tutti, self._program, comparison.model, way), TUTTI, "Tutti", way, "",
+                              comparison.model) for way in (comparison.way, comparison.against)]
+            if all(self._calibrate(contender) for contender in pair):
+                self.result["ways"].append({"title": comparison.title, "target": comparison.target,
+                                            "rates": pair[0].figure["rates"], "against": pair[1].figure["rates"]})
+                pairs.append(pair)
+        for number in range(self._options.rounds):
+            say(f"other ways: round {number + 1} of {self._options.rounds}")
+            for pair in pairs:
+                rates = [self._turn(contender, self._options.seconds) for contender in pair]
+                if None not in rates:
+                    for contender, rate in zip(pair, rates):
+                        contender.figure["rates"].append(rate)
+            for way, seconds in self.result["start"].items():
+                try:
+                    seconds.append(seconds_of_one_step(self._tutti, self._program, plan.START_MODEL, way))
+                except BenchError as error:
+                    self._fail(f"{plan.START_MODEL.name}, {way}: {error}")
 
     def _contest(self, model):
         say(f"{model.name}: preparing")
@@ -88,6 +115,10 @@ class TrainingComparison:
 
     def _prepare_peers(self, model, way, jobs):
         contenders, losses = [], {}
+        try:
+            losses[f"Tutti, {model.name}, {way}"] = TuttiJob(self._tutti, self._program, model, way).losses(CHECKED_STEPS)
+        except BenchError as error:
+            self._fail(f"Tutti, {model.name}, {way}, first losses: {error}")
         for peer in self._peers:
             job = PeerJob(peer, model, way, self._log)
             jobs.append(job)
@@ -122,7 +153,8 @@ class TrainingComparison:
 
     def _round(self, contenders, number):
         limits = self._tutti.bench("gemm", plan.WORKERS, "--seconds", self._options.seconds / 4)
-        self.result["machine_limits"].setdefault(f"gemm {plan.WORKERS}", []).extend(limits.values())
+        self.result["machine_limits"].setdefault(f"gemm {plan.WORKERS}", []).append(
+            max(limits.values()))
         first = number * 3 % max(1, len(contenders))  # another one goes first in each round
         for contender in contenders[first:] + contenders[:first]:
             rate = self._turn(contender, self._options.seconds)

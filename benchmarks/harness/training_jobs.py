@@ -8,6 +8,7 @@ import json
 import pathlib
 import socket
 import tempfile
+import time
 
 from harness import training_plan as plan
 from harness.processes import BenchError, PeerProcess, bound_to, last_cores, run_together
@@ -24,7 +25,8 @@ class TuttiJob:
 
     def command(self, report, steps):
         """Of one worker, without what starts it."""
-        strategy = "allreduce" if self._way == plan.TOGETHER else "local"
+        strategy = {plan.TOGETHER: "allreduce", plan.BY_HAND: "allreduce",
+                    plan.TOWERS: f"mirrored:{plan.WORKERS}"}.get(self._way, "local")
         return [self._program, "--model", self._model.name, "--batch-size", self._model.batch,
                 "--strategy", strategy, "--max-steps", steps, "--report", report]
 
@@ -35,8 +37,25 @@ class TuttiJob:
             launcher = [self._tutti.program, "run", "--workers", plan.WORKERS,
                         "--cores-per-worker", 1, "--"]
             return [bound_to(cores, [*launcher, *self.command(reports[0], steps)])]
+        if self._way == plan.TOWERS:
+            return [bound_to(last_cores(plan.WORKERS), self.command(reports[0], steps))]
+        if self._way == plan.BY_HAND:
+            return [bound_to(last_cores(plan.WORKERS), ["env", f"TF_CONFIG={place['TF_CONFIG']}",
+                                                        *self.command(reports[0], steps)])
+                    for place in places(plan.WORKERS)]
         return [bound_to([core], self.command(report, steps))
                 for core, report in zip(last_cores(len(reports)), reports)]
+
+    def losses(self, steps):
+        """Of the first steps, from the peers' first values and on their batch, which is used again and again."""
+        with tempfile.TemporaryDirectory(prefix="tutti-training-") as folder:
+            found = []
+            for last in range(1, steps + 1):
+                report = pathlib.Path(folder) / f"{last}.json"
+                run_together([[*command, "--untimed-steps", 0, "--batches", 1, "--learning-rate", 0.01,
+                               "--values-of-peers"] for command in self.commands([report], last)])
+                found.append(json.loads(report.read_text())["loss"])
+            return found
 
     def measure(self, mode, steps):
         del mode  # there is one
@@ -48,6 +67,17 @@ class TuttiJob:
                 return sum(json.loads(r.read_text())["samples_per_second"] for r in reports)
             except (OSError, ValueError) as error:
                 raise BenchError(f"one of its workers gave no report: {error}")
+
+
+def seconds_of_one_step(tutti, program, model, way):
+    """From the start of the processes of a training of one step until they have ended."""
+    with tempfile.TemporaryDirectory(prefix="tutti-training-") as folder:
+        job = TuttiJob(tutti, program, model, way)
+        commands = [[*command, "--untimed-steps", 0] for command in
+                    job.commands([pathlib.Path(folder) / "0.json"], 1)]
+        before = time.monotonic()
+        run_together(commands)
+        return time.monotonic() - before
 
 
 def _free_ports(count):

@@ -51,20 +51,12 @@ class Contest:
         self.figures = [f for f in result["figures"] if f["model"] == model.name and f["rates"]]
         self.tutti = self.find(TUTTI, "", plan.TOGETHER)
         self.independent = self.find(TUTTI, "", plan.INDEPENDENT)
-        self.best = self._best(tuned=False)
-        tuned = self._best(tuned=True)
-        # A mode that is no framework's default, where it beats all defaults.
-        better = tuned and (self.best is None or median(tuned) > median(self.best))
-        self.best_tuned = tuned if better else None
+        self.best = max((f for f in self.figures if f["contender"] != TUTTI and f["way"] == plan.TOGETHER),
+                        key=median, default=None)
 
     def find(self, contender, mode, way):
         return next((f for f in self.figures if (f["contender"], f["mode"], f["way"]) ==
                      (contender, mode, way)), None)
-
-    def _best(self, tuned):
-        found = [f for f in self.figures if f["contender"] != TUTTI and f["way"] == plan.TOGETHER
-                 and PEERS[f["contender"]].tuned == tuned]
-        return max(found, key=median, default=None)
 
     @property
     def speed(self):
@@ -89,14 +81,10 @@ def _rate_cell(figure, named=False):
 def speed_section(result):
     rows = []
     for contest in contests(result):
-        tuned = contest.best_tuned
-        beside = Ratio(contest.tutti, tuned)
         rows.append((contest.model.title, _rate_cell(contest.tutti),
                      _rate_cell(contest.best, named=True), contest.speed.text("{:.2f}"),
-                     f"{contest.model.target:g}", contest.speed.verdict(contest.model.target),
-                     f"{beside.value:.2f} ({name_of(tuned)})" if beside.known else ""))
-    return table(("model", "Tutti", "best peer", "times as fast", "target", "",
-                  "against a tuned peer"), rows)
+                     f"{contest.model.target:g}", contest.speed.verdict(contest.model.target)))
+    return table(("model", "Tutti", "best peer", "times as fast", "target", ""), rows)
 
 
 def efficiency_section(result):
@@ -137,11 +125,36 @@ def misses_section(result):
         if efficiency.known and efficiency.value < contest.model.efficiency:
             found.append(f"{name}: {efficiency.value:.0%} of independent workers, short of "
                          f"{contest.model.efficiency:.0%}.")
-        tuned = Ratio(contest.tutti, contest.best_tuned)
-        if tuned.known and tuned.value < 1:
-            found.append(f"{name}: {name_of(contest.best_tuned)} is {1 / tuned.value:.2f} times as "
-                         "fast.")
+    found += [f"{title}: {text}, not {target}." for title, _, _, text, target, met in ways(result)
+              if not met]
     return "".join(f"- {line}\n" for line in found) or "Nowhere in this run.\n"
+
+
+def ways(result):
+    """(title, figure, the other one, ratio with its rounds, target, is it met?) of Tutti in one way to another."""
+    found = []
+    for way in result.get("ways", ()):
+        if not way["rates"]:
+            continue
+        ratio = Ratio(way, {"rates": way["against"]})
+        found.append((way["title"], *(f"{rate_text(statistics.median(way[key]))} samples/s" for key in ("rates", "against")),
+                      ratio.text("{:.2f}"), f"at least {way['target']:g}", ratio.value >= way["target"]))
+    start = result.get("start", {})
+    if start and all(start.values()):
+        ratio = Ratio({"rates": start[plan.TOGETHER]}, {"rates": start[plan.ALONE]})
+        found.append(("83 million parameters: start, one step and end with 2 workers, to one",
+                      *(f"{statistics.median(start[way]):.2f} s" for way in (plan.TOGETHER, plan.ALONE)),
+                      ratio.text("{:.2f}"), f"at most {plan.START_TARGET:g}", ratio.value <= plan.START_TARGET))
+    return found
+
+
+def ways_section(result):
+    rows = [(*cells, verdict(met)) for *cells, met in ways(result)]
+    if not rows:
+        return ""
+    head = table(("", "figure", "compared with", "times", "target", ""), rows)
+    return ("### Other ways to train\nTutti beside itself, in turns. By hand: two processes with TF_CONFIG, each allowed "
+            f"both cores; pinned: `tutti run --cores-per-worker 1`.\n\n{head}\n")
 
 
 SECTION = """## Training with {workers} workers
@@ -150,7 +163,7 @@ The best peer is the quickest of all peers' modes: {strategies}. {disturbance}
 
 {head}
 {speed}
-A tuned peer is TensorFlow with `TF_ENABLE_ONEDNN_OPTS=1`, which is off by default on processors like this one. It is named where it beats every peer as it comes.
+TensorFlow runs as it comes and with `TF_ENABLE_ONEDNN_OPTS=1`, which is off by default on some processors.
 
 ### What working together costs
 Against {workers} workers that train at the same time and know nothing of each other (`--strategy local`), so that cores, caches and memory are as busy:
@@ -162,7 +175,7 @@ Against {workers} workers that train at the same time and know nothing of each o
 One alone leaves the other cores idle, and is without any strategy in every framework.
 
 {gain}
-{network}{failures}### How to repeat it
+{ways}{network}{failures}### How to repeat it
 ```sh
 make build
 benchmarks/install-peers torch tensorflow
@@ -173,7 +186,7 @@ Command of each Tutti figure: `tutti run --workers {workers} --cores-per-worker 
 How it is kept fair:
 - Every worker is bound to a core of its own, the same cores for all; only one contender works at a time.
 - Contenders take turns within each round, and another one goes first in each. Compilation and warm-up are outside the timing, and everyone takes as many steps as fill the time.
-- All peers start from the same numbers, each worker with its own share of the data, and their mean losses in the first steps must agree: so gradients are exchanged, and by everyone. The loss is read in every step.
+- Tutti (`--values-of-peers`) and all peers start from the same numbers, each worker with its own share of the data, and their mean losses in the first steps must agree: so gradients are exchanged, and by everyone. The loss is read in every step.
 - Tutti's program is a user's: `Main`, an `Estimator`, and a `Dataset` in memory that is cut into batches while it trains. Peers train on one batch again and again.
 - Peers are set up as their documentation advises for speed: gradients in the buckets, a static graph, a fused update (PyTorch), a concrete function with all gradients reduced in one call (TensorFlow).
 """
@@ -188,6 +201,6 @@ def section(result):
         strategies="; ".join(strategies),
         disturbance=disturbance(result), speed=speed_section(result),
         efficiency=efficiency_section(result), misses=misses_section(result),
-        gain=gain_section(result),
+        gain=gain_section(result), ways=ways_section(result),
         network=network.section(result.get("network"), result["machine"]["cores"]),
         failures=f"### What did not run\n{failures}\n" if failures else "")

@@ -41,7 +41,7 @@ class SpeedTest(unittest.TestCase):
                    figure("torch", [2000.0, 2500.0, 1000.0], "eager"),
                    figure("torch", [2400.0, 100.0, 50.0], "compile"),
                    figure("tensorflow", [1500.0, 1600.0, 1700.0], "function")]
-        self.assertIn("| 4,000 | 2,000 (PyTorch eager) | **2.00** (1.00 to 2.00) | 1.6 | met |  |",
+        self.assertIn("| 4,000 | 2,000 (PyTorch eager) | **2.00** (1.00 to 2.00) | 1.4 | met |",
                       report.speed_section(result(figures)))
 
     def test_alone_and_independent_are_no_opponents(self):
@@ -51,19 +51,35 @@ class SpeedTest(unittest.TestCase):
         self.assertIn("| 3,000 | 1,000 (PyTorch eager) | **3.00** |",
                       report.speed_section(result(figures)))
 
-    def test_a_tuned_peer_stands_beside_the_best(self):
+    def test_a_tuned_peer_is_a_peer(self):
         figures = [figure("tutti", [2000.0]), figure("torch", [1000.0], "eager"),
                    figure("tensorflow-onednn", [4000.0], "function, oneDNN")]
-        self.assertIn("| **2.00** | 1.6 | met | 0.50 (TensorFlow function, oneDNN) |",
+        self.assertIn("| 4,000 (TensorFlow function, oneDNN) | **0.50** | 1.4 | **missed** |",
                       report.speed_section(result(figures)))
-        self.assertIn("TensorFlow function, oneDNN is 2.00 times as fast",
+        self.assertIn("cnn: 0.50 times TensorFlow function, oneDNN, short of 1.4",
                       report.misses_section(result(figures)))
 
     def test_a_miss_is_said(self):
-        figures = [figure("tutti", [1500.0]), figure("torch", [1000.0], "eager")]
+        figures = [figure("tutti", [1300.0]), figure("torch", [1000.0], "eager")]
         self.assertIn("**missed**", report.speed_section(result(figures)))
-        self.assertIn("cnn: 1.50 times PyTorch eager, short of 1.6",
+        self.assertIn("cnn: 1.30 times PyTorch eager, short of 1.4",
                       report.misses_section(result(figures)))
+
+
+class WaysTest(unittest.TestCase):
+    WAYS = {"ways": [{"title": "towers", "target": 0.95, "rates": [1900.0, 1880.0], "against": [2000.0, 2000.0]}],
+            "start": {plan.TOGETHER: [3.0], plan.ALONE: [2.0]}}
+
+    def test_each_way_has_its_verdict(self):
+        text = report.ways_section(result([], **self.WAYS))
+        self.assertIn("| towers | 1,890 samples/s | 2,000 samples/s | **0.94** (0.94 to 0.95) | at least 0.95 | "
+                      "**missed** |", text)
+        self.assertIn("| 3.00 s | 2.00 s | **1.50** | at most 2 | met |", text)
+        self.assertIn("towers: **0.94** (0.94 to 0.95), not at least 0.95", report.misses_section(
+            result([], **self.WAYS)))
+
+    def test_nothing_where_it_was_not_measured(self):
+        self.assertEqual(report.ways_section(result([])), "")
 
 
 class EfficiencyTest(unittest.TestCase):

@@ -1,9 +1,9 @@
 #pragma once
 
-// What every all-reduce peer does, whatever its library: for each size some calls to warm up, then
-// timed calls. Before each of them every rank writes its data anew and waits in a barrier, and
-// after it checks its result; neither is timed. The slowest rank's time of a call counts; the
-// median over the calls is printed by rank 0, a JSON object a line:
+// What every all-reduce peer does (or broadcast, with `--broadcast 1`), whatever its library: for
+// each size some calls to warm up, then timed calls. Before each of them every rank writes its data
+// anew and waits in a barrier, and after it checks its result; neither is timed. The slowest rank's
+// time of a call counts; the median over the calls is printed by rank 0, a JSON object a line:
 //
 //   {"bytes": 1048576, "us": 97.1, "calls": 2000, "back_to_back_us": 95.2}
 //
@@ -11,7 +11,8 @@
 // their number, with the writing and the check in it; the median of five turns.
 //
 // A library is a class with rank(), size(), Barrier(), AllReduce(const float* from, float* to,
-// size_t count), where `from` may be `to`, and MaxOverRanks(double*, size_t count).
+// size_t count), where `from` may be `to`, and MaxOverRanks(double*, size_t count). It may have
+// Broadcast(float* data, size_t count), from rank 0.
 
 #include <sys/mman.h>
 
@@ -23,6 +24,7 @@
 #include <cstring>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace peers {
@@ -31,6 +33,7 @@ struct Options {
   std::vector<size_t> bytes;
   double seconds = 0.2;    // of timed calls, about, for each size
   bool in_place = true;    // or from one array into another
+  bool broadcast = false;  // of rank 0's data, instead of an all-reduce
   int rank = 0, size = 1;  // where no launcher tells them
   std::string store;       // a folder in which ranks find each other
 };
@@ -50,6 +53,8 @@ inline Options Parse(int argc, char** argv) {
       options.seconds = std::atof(value);
     } else if (flag == "--in-place") {
       options.in_place = std::atoi(value) != 0;
+    } else if (flag == "--broadcast") {
+      options.broadcast = std::atoi(value) != 0;
     } else if (flag == "--rank") {
       options.rank = std::atoi(value);
     } else if (flag == "--size") {
@@ -138,7 +143,8 @@ class Measurement {
 
   void Check(const float* data, size_t count) const {
     size_t factor = 0;
-    for (int rank = 0; rank < library_.size(); ++rank) factor += size_t(1 + rank % 7);
+    const int contributors = options_.broadcast ? 1 : library_.size();
+    for (int rank = 0; rank < contributors; ++rank) factor += size_t(1 + rank % 7);
     float row[kRow];
     for (size_t i = 0; i < std::min(kRow, count); ++i) {
       row[i] = float((1 + (i + call_) % kRow) * factor);
@@ -155,6 +161,18 @@ class Measurement {
     }
   }
 
+  // The second form is chosen for a library without a Broadcast.
+  template <class L = Library>
+  auto Call(float* from, float* to, size_t count, int)
+      -> decltype(std::declval<L&>().Broadcast(to, count)) {
+    if (options_.broadcast) return library_.Broadcast(to, count);
+    library_.AllReduce(from, to, count);
+  }
+  void Call(float* from, float* to, size_t count, long) {
+    if (options_.broadcast) throw std::runtime_error("--broadcast: this library has none here");
+    library_.AllReduce(from, to, count);
+  }
+
   std::vector<double> Timed(float* from, float* to, size_t count, size_t calls) {
     std::vector<double> times(calls);
     for (double& time : times) {
@@ -162,7 +180,7 @@ class Measurement {
       Write(from, count);
       library_.Barrier();
       const double before = Now();
-      library_.AllReduce(from, to, count);
+      Call(from, to, count, 0);
       time = Now() - before;
       Check(to, count);
     }
@@ -177,7 +195,7 @@ class Measurement {
       for (size_t i = 0; i < calls; ++i) {
         ++call_;
         Write(from, count);
-        library_.AllReduce(from, to, count);
+        Call(from, to, count, 0);
         Check(to, count);
       }
       time = (Now() - before) / double(calls);

@@ -1,4 +1,5 @@
-// All-reduce of an MPI: Open MPI, MPICH or Intel MPI, by the compiler wrapper it is built with.
+// All-reduce and broadcast of an MPI: Open MPI, MPICH or Intel MPI, by the compiler wrapper it is
+// built with.
 #include <mpi.h>
 
 #include "benchmarks/peers/collective_peer.h"
@@ -20,6 +21,9 @@ class Mpi {
   void AllReduce(const float* from, float* to, size_t count) {
     MPI_Allreduce(from == to ? MPI_IN_PLACE : from, to, int(count), MPI_FLOAT, MPI_SUM,
                   MPI_COMM_WORLD);
+  }
+  void Broadcast(float* data, size_t count) {
+    MPI_Bcast(data, int(count), MPI_FLOAT, 0, MPI_COMM_WORLD);
   }
   void MaxOverRanks(double* values, size_t count) {
     MPI_Allreduce(MPI_IN_PLACE, values, int(count), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);

@@ -39,13 +39,47 @@ def _layer_norm(x, scale, bias):
     return tf.nn.batch_normalization(x, mean, variance, bias, scale, models.LAYER_NORM_EPSILON)
 
 
+def _conv(x, weights):
+    return tf.nn.bias_add(tf.nn.conv2d(x, weights[0], strides=1, padding="SAME"), weights[1])
+
+
+def _resnet_loss(weights, x, labels):
+    del labels
+    x = tf.nn.relu(_conv(x, weights[:2]))
+    for index in range(2, 2 + 4 * models.RESNET_BLOCKS, 4):
+        inner = tf.nn.relu(_conv(x, weights[index:index + 2]))
+        x = tf.nn.relu(x + _conv(inner, weights[index + 2:index + 4]))
+    x = tf.nn.max_pool2d(x, 2, 2, "VALID")
+    return tf.reduce_mean(tf.square(_dense_chain(tf.reshape(x, [x.shape[0], -1]), weights[-2:])))
+
+
+def _lstm_loss(weights, x, labels):
+    """The products with the inputs of all steps are one."""
+    del labels
+    first, recurrent = weights
+    steps, batch, inputs = x.shape
+    from_inputs = tf.matmul(tf.reshape(x, [steps * batch, inputs]), first)
+    output = state = tf.zeros([batch, models.LSTM_UNITS])
+    for step in tf.unstack(tf.reshape(from_inputs, [steps, batch, -1])):
+        forget, use, candidate, give = tf.split(step + tf.matmul(output, recurrent), 4, axis=1)
+        state = tf.sigmoid(forget) * state + tf.sigmoid(use) * tf.tanh(candidate)
+        output = tf.sigmoid(give) * tf.tanh(state)
+    return tf.reduce_mean(tf.square(output))
+
+
 def _encoder_loss(weights, x, labels):
     del labels
+    batch, length, width = x.shape
+    x = tf.reshape(x, [batch * length, width])
+    for first in range(0, len(weights), models.BLOCK_PARAMETERS):
+        x = _encoder_block(weights[first:first + models.BLOCK_PARAMETERS], x, batch, length, width)
+    return tf.reduce_mean(tf.square(x))
+
+
+def _encoder_block(weights, x, batch, length, width):
     (qkv, qkv_bias, out, out_bias, scale0, bias0, up, up_bias, down, down_bias, scale1,
      bias1) = weights
-    batch, length, width = x.shape
     size = width // models.HEADS
-    x = tf.reshape(x, [batch * length, width])
     heads = tf.nn.bias_add(tf.matmul(x, qkv), qkv_bias)
     heads = tf.reshape(heads, [batch, length, 3, models.HEADS, size])
     query, key, value = tf.unstack(tf.transpose(heads, [2, 0, 3, 1, 4]))
@@ -55,11 +89,43 @@ def _encoder_loss(weights, x, labels):
     x = _layer_norm(x + tf.nn.bias_add(tf.matmul(context, out), out_bias), scale0, bias0)
     hidden = tf.nn.relu(tf.nn.bias_add(tf.matmul(x, up), up_bias))
     hidden = tf.nn.bias_add(tf.matmul(hidden, down), down_bias)
-    return tf.reduce_mean(tf.square(_layer_norm(x + hidden, scale1, bias1)))
+    return _layer_norm(x + hidden, scale1, bias1)
 
 
 def loss_function(model):
-    return {"cnn": _cnn_loss, "transformer": _encoder_loss}.get(model, _mlp_loss)
+    return {"cnn": _cnn_loss, "resnet": _resnet_loss, "lstm": _lstm_loss, "transformer": _encoder_loss,
+            "transformer-4": _encoder_loss}.get(models.base(model), _mlp_loss)
+
+
+def update_function(model, weights):
+    """update(gradients), by the operators that tf.keras.optimizers' predecessors use."""
+    def slots():
+        return [tf.Variable(tf.zeros_like(weight)) for weight in weights]
+
+    if models.optimizer(model) == "momentum":
+        sums = slots()
+
+        def update(gradients):
+            for weight, total, gradient in zip(weights, sums, gradients):
+                tf.raw_ops.ResourceApplyMomentum(var=weight.handle, accum=total.handle, grad=gradient,
+                                                 lr=models.LEARNING_RATE, momentum=models.MOMENTUM)
+    elif models.optimizer(model) == "adam":
+        means, squares, adam = slots(), slots(), models.ADAM
+        powers = [tf.Variable(adam["beta1"]), tf.Variable(adam["beta2"])]
+
+        def update(gradients):
+            for weight, mean, square, gradient in zip(weights, means, squares, gradients):
+                tf.raw_ops.ResourceApplyAdam(
+                    var=weight.handle, m=mean.handle, v=square.handle, beta1_power=powers[0],
+                    beta2_power=powers[1], lr=adam["rate"], beta1=adam["beta1"], beta2=adam["beta2"],
+                    epsilon=adam["epsilon"], grad=gradient)
+            powers[0].assign(powers[0] * adam["beta1"])
+            powers[1].assign(powers[1] * adam["beta2"])
+    else:
+        def update(gradients):
+            for weight, gradient in zip(weights, gradients):
+                weight.assign_sub(models.LEARNING_RATE * gradient)
+    return update
 
 
 class TensorFlowPeer:
@@ -75,14 +141,13 @@ class TensorFlowPeer:
         x, labels = models.data(model, batch)
         x = tf.constant(x)
         labels = None if labels is None else tf.constant(labels)
-        loss_of = loss_function(model)
+        loss_of, update = loss_function(model), update_function(model, weights)
 
         @tf.function(jit_compile=mode == "xla")
         def train(x, labels):
             with tf.GradientTape() as tape:
                 loss = loss_of(weights, x, labels)
-            for variable, gradient in zip(weights, tape.gradient(loss, weights)):
-                variable.assign_sub(models.LEARNING_RATE * gradient)
+            update(tape.gradient(loss, weights))
             return loss
 
         # A concrete function skips the look-up by argument types.
