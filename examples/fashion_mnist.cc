@@ -1,8 +1,7 @@
 // Trains a small network on Fashion-MNIST and tells its accuracy on the test images.
 //
 //   build/bin/fashion_mnist                                                       # one process
-//   build/bin/tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce --max-steps
-//   2345
+//   tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce --max-steps 2345
 //
 // trains the CNN conv32-pool-conv64-pool-dense128-10 for 5 epochs with Adam and ends with a test
 // accuracy of at least 91%. --model mlp trains 784-100-10 instead, which takes a few seconds and

@@ -6,8 +6,8 @@
 //   build/bin/split_mlp tutti://127.0.0.1:2223
 //
 // with a cluster.toml as in docs/placement.md prints the loss of every tenth step, where each
-// variable lives, and ends with "the layers live on 2 tasks". Without the limits they all live on
-// one.
+// variable lives, and ends with "the layers live on 2 tasks". Without the limits they live where
+// the step is predicted to be shortest, which depends on the link between the tasks.
 #include <tutti/tutti.h>
 
 #include <cmath>
