@@ -23,6 +23,14 @@ def workers(args, *flags):
     return [f"{args.bin}/tutti", "run", "--workers", "2", "--", *program(args, "--strategy", "allreduce", *flags)]
 
 
+def with_servers(strategy):
+    """Two workers and two servers; a step is long enough that signals come in the middle of one."""
+    def command(args, *flags):
+        return [f"{args.bin}/tutti", "run", "--workers", "2", "--ps", "2", "--grace", "60", "--", f"{args.bin}/fashion_mnist",
+                "--model", "cnn", "--batch-size", "256", "--log-every", "1", "--strategy", strategy, *flags]
+    return command
+
+
 def run(command, code, **more):
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120, check=False,
                           **more)
@@ -34,16 +42,26 @@ def newest(model_dir):
     return max(int(name.split("-")[1]) for name in os.listdir(model_dir) if name.startswith("checkpoint-"))
 
 
-def check_stop(args, model_dir, command):
+def pid_of_server(launcher, index):
+    """The process of a ps of `tutti run`."""
+    with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children", encoding="utf-8") as children:
+        for pid in children.read().split():
+            with open(f"/proc/{pid}/environ", "rb") as environment:
+                if b'"task":{"type":"ps","index":%d}' % index in environment.read():
+                    return int(pid)
+    raise AssertionError(f"no process of ps {index}")
+
+
+def check_stop(args, model_dir, command, first="step 20 ", signalled=lambda launcher: launcher.pid):
     """SIGTERM finishes the step, saves it, and ends with 143; the same command goes on there."""
     flags = ["--max-steps", "1000000", "--model-dir", model_dir, "--save-every", "0"]
     process = subprocess.Popen(command(args, *flags), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     text = ""
     for line in process.stdout:
         text += line
-        if "step 20 loss" in line:
+        if re.search(f"{first}loss", line):
             break
-    process.send_signal(signal.SIGTERM)
+    os.kill(signalled(process), signal.SIGTERM)
     text += process.stdout.read()
     code = process.wait(timeout=60)
     assert code == 143, f"{code}:\n{text}"
@@ -52,6 +70,26 @@ def check_stop(args, model_dir, command):
     text = run(command(args, "--max-steps", str(stopped + 3), "--model-dir", model_dir), 0)
     assert f"goes on from step {stopped} of {stopped + 3}" in text, text
     assert newest(model_dir) == stopped + 3
+    return text
+
+
+def check_restart(args, model_dir):
+    """Under `tutti run --restarts 1` a job that lost a worker goes on from its last checkpoint by itself."""
+    command = [f"{args.bin}/tutti", "run", "--workers", "2", "--restarts", "1", "--",
+               *program(args, "--strategy", "allreduce", "--max-steps", "3000", "--model-dir", model_dir, "--save-every", "100")]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    text = ""
+    for line in process.stdout:
+        text += line
+        if "step 600 loss" in line:
+            break
+    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as children:
+        os.kill(int(children.read().split()[-1]), signal.SIGKILL)
+    text += process.stdout.read()
+    assert process.wait(timeout=60) == 0, text
+    resumed = int(re.search(r"goes on from step (\d+) of 3000", text).group(1))
+    assert resumed >= 100 and resumed % 100 == 0, text
+    assert newest(model_dir) == 3000 and "test accuracy" in text, text
 
 
 def check_full_disk(args, model_dir):
@@ -105,6 +143,11 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tutti-stop-") as folder:
         check_stop(args, f"{folder}/one", program)
         check_stop(args, f"{folder}/two", workers)
+        for strategy in ("ps-sync", "ps-async"):
+            check_stop(args, f"{folder}/{strategy}", with_servers(strategy), "step [0-9]+ ")
+        # The signal comes to one server alone.
+        check_stop(args, f"{folder}/server", with_servers("ps-sync"), "step [0-9]+ ", lambda job: pid_of_server(job, 1))
+        check_restart(args, f"{folder}/again")
         check_full_disk(args, f"{folder}/full")
         check_directories(args, folder)
         check_two_jobs(args, f"{folder}/shared")

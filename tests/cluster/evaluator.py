@@ -3,6 +3,7 @@
 
     tests/cluster/evaluator.py --bin build/bin
 """
+import filecmp
 import glob
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import signal
 import subprocess
 import tempfile
+import time
 import unittest
 
 import tasks
@@ -105,6 +107,27 @@ class Evaluator(unittest.TestCase):
                 self.accuracy(text)
                 self.check_all_evaluated()
                 self.assertEqual(len(glob.glob(f"{self.model}/eval/events.out.tfevents.*")), 1)
+
+    def test_a_worker_is_out_of_data_early(self):
+        """An epoch of 3 batches for 4 that train: one of them makes no step. All end by themselves, servers 2 s after the
+        chief; the ceiling is ten times as high."""
+        cluster = cluster_of(chief=1, ps=2, worker=3, evaluator=1)
+        flags = ("--epochs", "1", "--batch-size", "20000", "--save-every", "1")
+        evaluator = self.start(cluster, "evaluator", 0, *flags, strategy="ps-async")
+        training = {(job, index): self.start(cluster, job, index, *flags, "--report", f"{self.model}.json", strategy="ps-async")
+                    for job, addresses in without_evaluator(cluster).items() for index in range(len(addresses))}
+        chief = self.check_end(training.pop(("chief", 0)))
+        ended = time.monotonic()
+        for name in (("ps", 0), ("ps", 1)):
+            self.check_end(training.pop(name))
+        self.assertLess(time.monotonic() - ended, 20)
+        for task in training.values():
+            self.check_end(task)
+        self.accuracy(self.check_end(evaluator))
+        with open(f"{self.model}.json", encoding="utf-8") as file:
+            steps = sorted(worker.get("steps", 0) for worker in json.load(file)["by_worker"])
+        self.assertEqual((steps[0], sum(steps)), (0, 3), chief)
+        self.assertEqual(self.evaluated()[-1], 3)
 
     def test_outside_of_the_cluster(self):
         cluster = cluster_of(worker=2)
@@ -212,6 +235,75 @@ class Evaluator(unittest.TestCase):
         for job in cluster:
             text = self.check_end(self.start(cluster, job, 0, "--model-dir", ""), 2)
             self.assertIn("there is no --model-dir for them", text)
+
+    def start_apart(self, cluster, *flags, **others):
+        """An evaluator that sees another disk than the training: a directory of its own."""
+        return self.start(cluster, "evaluator", 0, *flags, "--model-dir", self.model + ".own", **others)
+
+    def check_copied(self, steps):
+        """The evaluator has evaluated these, from files with the bytes of the chief's."""
+        with open(f"{self.model}.own/eval/metrics.jsonl", encoding="utf-8") as file:
+            self.assertEqual([json.loads(line)["step"] for line in file], steps)
+        self.assertFalse(os.path.exists(f"{self.model}/eval"))
+        last = f"checkpoint-{steps[-1]:06}"
+        names = sorted(os.listdir(f"{self.model}/{last}"))
+        same, _, _ = filecmp.cmpfiles(f"{self.model}/{last}", f"{self.model}.own/{last}", names, shallow=False)
+        self.assertEqual(sorted(same), names)
+
+    def test_on_another_disk_with_every_strategy(self):
+        for strategy, jobs in JOBS.items():
+            with self.subTest(strategy=strategy):
+                self.model += "." + strategy.replace(":", "-")
+                cluster = cluster_of(evaluator=1, **jobs)
+                evaluator = self.start_apart(cluster, strategy=strategy)
+                read_until(evaluator, "evaluates the checkpoints")
+                for task in self.start_training(cluster, strategy=strategy):
+                    self.assertNotIn("evaluator", self.check_end(task).replace("evaluator 127", ""))
+                text = self.check_end(evaluator)
+                self.assertIn("which writes to another disk", text)
+                self.accuracy(text)
+                self.check_copied(self.checkpoints())
+
+    def test_on_another_disk_the_same_figures(self):
+        texts = []
+        for apart in (False, True):
+            self.model += ".apart" if apart else ""
+            cluster = cluster_of(worker=1, evaluator=1)
+            evaluator = self.start_apart(cluster) if apart else self.start(cluster, "evaluator")
+            read_until(evaluator, "evaluates the checkpoints")
+            for task in self.start_training(cluster):
+                self.check_end(task)
+            texts.append(self.accuracy(self.check_end(evaluator)))
+        self.assertEqual(texts[0], texts[1])
+
+    def test_on_another_disk_killed_and_started_again(self):
+        cluster = cluster_of(worker=2, evaluator=1)
+        evaluator = self.start_apart(cluster)
+        read_until(evaluator, "evaluates the checkpoints")
+        # The training is slower than the second start of an evaluator.
+        training = self.start_training(cluster, "--max-steps", "4000", "--save-every", "500")
+        read_until(evaluator, "checkpoint-000500: accuracy")
+        evaluator.send_signal(signal.SIGKILL)
+        evaluator.wait()
+        evaluator = self.start_apart(cluster, "--max-steps", "4000")
+        for task in training:
+            self.check_end(task)
+        text = self.check_end(evaluator)
+        self.assertIn("goes on to evaluate the checkpoints", text)
+        self.check_copied(self.checkpoints())
+
+    def test_on_another_disk_a_stopped_evaluator_does_not_hold_the_training_up_for_ever(self):
+        cluster = cluster_of(worker=1, evaluator=1)
+        evaluator = self.start_apart(cluster)
+        read_until(evaluator, "evaluates the checkpoints")
+        training = self.start_training(cluster, "--max-steps", "400")
+        read_until(evaluator, "which writes to another disk")
+        evaluator.send_signal(signal.SIGSTOP)
+        for task in training:
+            self.check_end(task)
+        evaluator.send_signal(signal.SIGCONT)
+        evaluator.send_signal(signal.SIGKILL)
+        self.assertEqual(self.checkpoints()[-1], 400)
 
     def test_under_tutti_run(self):
         command = [f"{tasks.BIN}/tutti", "run", "--workers", "2", "--ps", "1", "--evaluator", "--",

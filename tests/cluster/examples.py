@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""The cluster examples as docs/cluster.md and docs/placement.md start them: one client of a bare cluster
-(in-graph), one program that is every task (between-graph), and a model that no task can hold."""
+"""The cluster examples as docs/cluster.md, docs/placement.md and docs/strategies.md start them: one client of
+a bare cluster (in-graph), one program that is every task (between-graph), a model that no task can hold, towers
+on several tasks, and what a stale gradient does."""
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 from tasks import free_ports
 
@@ -65,8 +68,8 @@ def between_graph(binaries):
             task.wait()
 
 
-def split(binaries, memory):
-    """Where the layers of split_mlp live, on two tasks with so much memory."""
+def client_of_two(binaries, memory, command):
+    """Runs a client of two tasks with so much memory; `command` is given the address of the first."""
     ports = free_ports(2)
     addresses = [f"127.0.0.1:{port}" for port in ports]
     with tempfile.TemporaryDirectory() as folder:
@@ -79,8 +82,11 @@ def split(binaries, memory):
                 servers.append(subprocess.Popen(
                     [f"{binaries}/tutti", "server", "--config", config, "--job", "worker", "--task", str(task),
                      "--device-memory", memory], stdout=subprocess.PIPE, text=True))
-            client = subprocess.run([f"{binaries}/split_mlp", f"tutti://{addresses[0]}"],
-                                    capture_output=True, text=True, timeout=TIMEOUT)
+            # A task that is not there yet gets no nodes.
+            for server in servers:
+                assert "listens at" in server.stdout.readline()
+            client = subprocess.run(command(f"tutti://{addresses[0]}"), capture_output=True, text=True,
+                                    timeout=TIMEOUT)
         finally:
             for server in servers:
                 server.kill()
@@ -88,15 +94,86 @@ def split(binaries, memory):
     return client
 
 
+def split(binaries, memory):
+    """Where the layers of split_mlp live, on two tasks with so much memory."""
+    return client_of_two(binaries, memory, lambda target: [f"{binaries}/split_mlp", target])
+
+
 def model_parallel(binaries):
     client = split(binaries, "5MB")
     assert client.returncode == 0, client.stderr
     assert client.stdout.endswith("the layers live on 2 tasks\n"), client.stdout
     client = split(binaries, "1GB")
-    assert client.stdout.endswith("the layers live on 1 task\n"), client.stdout + client.stderr
+    assert "the layers live on " in client.stdout, client.stdout + client.stderr  # where it is faster
     client = split(binaries, "1MB")
     assert client.returncode == 1, client.stdout
     assert "does not fit into the memory of /job:worker/task:" in client.stderr, client.stderr
+
+
+def estimator_over_tasks(binaries):
+    """The Estimator trains a model that two tasks hold together, to what one process gets."""
+    flags = ["--max-steps", "100", "--placement", "search"]
+    here = subprocess.run([f"{binaries}/two_towers", *flags], capture_output=True, text=True, timeout=TIMEOUT)
+    assert here.returncode == 0, here.stderr
+    there = client_of_two(binaries, "6MB", lambda target: [f"{binaries}/two_towers", *flags, "--target", target])
+    assert there.returncode == 0, there.stderr
+    for task in (0, 1):
+        busy = re.search(rf"/job:worker/task:{task}/cpu:0 busy ([0-9]+)%", there.stderr)
+        assert busy and int(busy.group(1)) > 0, there.stderr
+    accuracies = [float(re.search(r"accuracy ([0-9.]+)", run.stdout + run.stderr).group(1)) for run in (here, there)]
+    assert abs(accuracies[0] - accuracies[1]) < 0.02, accuracies
+    wrong = subprocess.run([f"{binaries}/two_towers", "--target", "tutti://127.0.0.1:1", "--devices", "2"],
+                           capture_output=True, text=True, timeout=TIMEOUT)
+    assert wrong.returncode == 2 and "give them to `tutti server`" in wrong.stderr, wrong.stderr
+
+
+def towers_over_tasks(binaries):
+    """mirrored:2 with a tower on each of two tasks learns what it learns on two devices of one process."""
+    def command(*flags):
+        return [f"{binaries}/fashion_mnist", "--model", "mlp", "--max-steps", "60", "--verbose",
+                "--strategy", "mirrored:2", *flags]
+    here = subprocess.run(command(), capture_output=True, text=True, timeout=TIMEOUT)
+    assert here.returncode == 0, here.stderr
+    there = client_of_two(binaries, "1GB", lambda target: command("--target", target))
+    assert there.returncode == 0, there.stderr
+    assert "2 towers on /job:worker/task:0/cpu:0, /job:worker/task:1/cpu:0" in there.stderr, there.stderr
+    results = [re.search(r"test accuracy ([0-9.]+)%.*loss ([0-9.]+)", run.stdout + run.stderr) for run in (here, there)]
+    assert all(results), here.stdout + here.stderr + there.stdout + there.stderr
+    assert results[0].groups() == results[1].groups(), [result.group(0) for result in results]
+    many = client_of_two(binaries, "1GB", lambda target: [
+        f"{binaries}/fashion_mnist", "--strategy", "mirrored:3", "--target", target])
+    assert many.returncode == 1, many.stderr
+    assert "--strategy mirrored:3 needs 3 devices" in many.stderr and "has 2: /job:worker/task:0/cpu:0, " in many.stderr, \
+        many.stderr
+    wrong = subprocess.run([f"{binaries}/fashion_mnist", "--strategy", "allreduce", "--target", "tutti://127.0.0.1:1"],
+                           capture_output=True, text=True, timeout=TIMEOUT)
+    assert wrong.returncode == 2 and "--target needs --strategy local or mirrored:N" in wrong.stderr, wrong.stderr
+
+
+def stale_gradient(binaries):
+    """In step no update crosses the floor of the valley; on their own, two workers push past it. The
+    second draws both paths."""
+    with tempfile.TemporaryDirectory() as folder:
+        def crossings(strategy, *flags):
+            run = subprocess.run([f"{binaries}/tutti", "run", "--workers", "2", "--ps", "1", "--",
+                                  f"{binaries}/stale_gradient", "--strategy", strategy,
+                                  "--path", f"{folder}/{strategy}.txt", *flags],
+                                 capture_output=True, text=True, timeout=TIMEOUT)
+            assert run.returncode == 0, run.stdout + run.stderr
+            found = re.search(rf"{strategy}: after 40 updates ([0-9.]+) from the minimum, crosses the floor ([0-9]+) times",
+                              run.stdout)
+            assert found, run.stdout + run.stderr
+            return int(found.group(2))
+
+        assert crossings("ps-sync") == 0
+        # A worker that gets no core while the other makes its first steps meets no stale gradient.
+        tries = [crossings("ps-async", "--beside", f"{folder}/ps-sync.txt", "--svg", f"{folder}/paths.svg")]
+        while tries[-1] == 0 and len(tries) < 5:
+            tries.append(crossings("ps-async", "--beside", f"{folder}/ps-sync.txt", "--svg", f"{folder}/paths.svg"))
+        assert tries[-1] > 0, tries
+        picture = xml.etree.ElementTree.parse(f"{folder}/paths.svg").getroot()
+        paths = picture.findall("{http://www.w3.org/2000/svg}polyline")
+        assert len(paths) == 2 and all(len(path.get("points").split()) == 41 for path in paths), paths
 
 
 def main():
@@ -106,6 +183,9 @@ def main():
     in_graph(binaries)
     between_graph(binaries)
     model_parallel(binaries)
+    estimator_over_tasks(binaries)
+    towers_over_tasks(binaries)
+    stale_gradient(binaries)
     print("the examples ran as they say")
 
 

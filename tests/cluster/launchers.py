@@ -5,6 +5,7 @@ environment as torchrun sets it. Every one gives the result of `tutti run`, to t
     tests/cluster/launchers.py --bin build/bin
 """
 import argparse
+import json
 import os
 import re
 import shutil
@@ -14,12 +15,14 @@ import sys
 import tempfile
 import unittest
 
+import shared_cores
 import stop_and_resume
 from outside_launchers import Mpich, OpenMpi
 
 BIN = "build/bin"
 MPIRUN = {"Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
           "MPICH": ["mpirun.mpich"]}
+CORES = len(os.sched_getaffinity(0))
 LAUNCHER_VARIABLES = re.compile(
     r"^(TF_CONFIG|RANK|WORLD_SIZE|MASTER_|LOCAL_|PMI|OMPI|MPI_|SLURM_|TUTTI_)")
 
@@ -134,6 +137,55 @@ class Launchers(unittest.TestCase):
                 self.assertRegex(text, r"chief +127\.0\.0\.1:\d+\n")
                 self.assertRegex(text, r"ps +127\.0\.0\.1:\d+\n")
                 self.assertEqual(text.count("test accuracy"), 1, text)
+
+    def test_the_evaluator_takes_the_last_process(self):
+        with tempfile.TemporaryDirectory(prefix="tutti-models-") as models:
+            code, text = self.run_all([*MPIRUN["MPICH"], "-n", "4", *training(
+                "--strategy", "ps-async", "--ps", "1", "--evaluator", "--model-dir", models)])
+            self.assertEqual(code, 0, text)
+            self.assertIn("fashion_mnist: /job:evaluator/task:0, evaluates checkpoints", text)
+            self.assertRegex(text, r"fashion_mnist: worker +127\.0\.0\.1:\d+\n")  # one, beside the chief
+            self.assertEqual(text.count("test accuracy"), 1, text)
+            self.assertTrue(os.listdir(f"{models}/eval"))
+
+    @unittest.skipIf(CORES < 2, "needs two cores")
+    def test_cores_that_mpirun_chose_are_kept(self):
+        for launcher, words in ((OpenMpi(), ["--bind-to", "core"]), (Mpich(), ["-bind-to", "core"])):
+            with self.subTest(type(launcher).__name__), launcher:
+                launcher.words += words
+                code, text = launcher.run(2, ["grep", "Cpus_allowed_list", "/proc/self/status"])
+                self.assertEqual(code, 0, text)
+                chosen = sorted(re.findall(r"Cpus_allowed_list:\s*(\S+)", text))
+                self.assertEqual(len(set(chosen)), 2, text)
+                job = launcher.start(2, training("--log-every", "1", steps=1000000))
+                reached = job.wait_for_step(5)
+                kept = sorted(",".join(map(str, sorted(shared_cores.cores_of(pid)))) for pid in job.ranks().values())
+                launcher.terminate(job)
+                _, text = job.finish()
+                self.assertTrue(reached, text)
+                self.assertEqual(kept, chosen, text)
+                self.assertNotIn("share the", text)
+
+    def test_dynamic_workers_of_kubernetes_are_refused_in_every_role(self):
+        # As the operator writes it with enableDynamicWorker, for each kind of task.
+        clusters = {("worker", 1): {"worker": {"1": "127.0.0.1:3"}, "ps": ["127.0.0.1:1", "127.0.0.1:2"]},
+                    ("ps", 0): {"worker": {}, "ps": ["127.0.0.1:1"]},
+                    ("ps", 1): {"worker": {}, "ps": ["127.0.0.1:2"]},
+                    ("chief", 0): {"worker": {}, "ps": []}}
+        for (job, index), cluster in clusters.items():
+            for strategy in ("allreduce", "ps-async"):
+                with self.subTest(f"{job} {index}, {strategy}"):
+                    config = json.dumps({"sparseCluster": cluster, "task": {"type": job, "index": index}})
+                    code, text = self.run_all(training("--strategy", strategy), TF_CONFIG=config)
+                    self.assertEqual(code, 2, text)
+                    self.assertIn("set enableDynamicWorker to false in the TFJob", text)
+
+    def test_a_pmix_launcher_without_a_number_of_processes_is_told(self):
+        # What prun and prterun set is what mpirun sets beside its own.
+        without = [f"-u{name}" for name in ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")]
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", "env", *without, *training()])
+        self.assertEqual(code, 2, text)
+        self.assertRegex(text, r"a PMIx launcher \(prun, prterun\) started this process, as PMIX_RANK=\d")
 
     def test_a_stop_leaves_a_checkpoint_from_which_the_next_start_goes_on(self):
         # Open MPI kills its processes a second after SIGTERM: on a busy machine that is no time for a checkpoint.

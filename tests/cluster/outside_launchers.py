@@ -1,4 +1,4 @@
-"""Launchers that are not Tutti's, as the tests use them: mpirun of Open MPI and of MPICH, Slurm, torchrun.
+"""Launchers as the tests use them: mpirun of Open MPI and of MPICH, Slurm, torchrun, and `tutti run --hosts` over ssh.
 
     with make_launcher("slurm") as launcher:
         job = launcher.start(2, ["build/bin/fashion_mnist", ...])
@@ -8,6 +8,7 @@
 A launcher has a home of its own, in which jobs leave what they leave. Every process of a job has MARK in its
 environment, so that all of them are found, whoever their parents are.
 """
+import json
 import os
 import re
 import shutil
@@ -19,12 +20,15 @@ import threading
 import time
 import uuid
 
+import ssh_lab
 from tasks import free_ports
 
-MARK = "LAUNCHED_FOR_A_TEST"
+MARK = "TUTTI_TEST_MARK"  # `tutti run --hosts` takes what begins with TUTTI_ along
 OURS = re.compile(r"^(TF_CONFIG|RANK|WORLD_SIZE|MASTER_|LOCAL_|PMI|OMPI|MPI_|SLURM_|TUTTI_)")
 RANK_VARIABLES = ("RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID")
 
+PEERS = os.environ.get("TUTTI_PEERS", os.path.expanduser("~/.cache/tutti/peers"))
+DEBIAN_TORCH = "/usr/lib/python3/dist-packages/torch"
 # What the command torchrun runs; Debian has the module but not the command. Its version of PyTorch
 # cannot read "leave the output alone" under Python 3.11, where a flag without a bit is no member.
 TORCHRUN = """
@@ -59,6 +63,34 @@ SlurmdLogFile={folder}/slurmd.log
 NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} State=UNKNOWN
 PartitionName=main Nodes={host} Default=YES MaxTime=INFINITE State=UP OverSubscribe=FORCE:8
 """
+
+
+def torchrun_words():
+    """PyPI's torchrun of benchmarks/install-peers, or one on the path, or what stands in for it with Debian's PyTorch;
+    empty where there is no PyTorch."""
+    command = f"{PEERS}/torch/bin/torchrun"
+    command = command if os.path.exists(command) else shutil.which("torchrun")
+    if command is not None:
+        return [command]
+    return ["/usr/bin/python3", "-c", TORCHRUN] if os.path.exists(DEBIAN_TORCH) else []
+
+
+def without_roles(program):
+    """The command without `--ps N`, by which processes that are only numbered divide the roles."""
+    at = program.index("--ps") if "--ps" in program else len(program)
+    return program[:at] + program[at + 2:]
+
+
+def servers_of(program):
+    return int(program[program.index("--ps") + 1]) if "--ps" in program else 0
+
+
+def rank_of_task(config):
+    """The position of a task of TF_CONFIG in the order in which numbered processes take their roles."""
+    cluster, task = config["cluster"], config["task"]
+    before = ("chief", "worker", "ps", "evaluator")
+    before = before[:before.index(task["type"])]
+    return sum(len(cluster.get(job, [])) for job in before) + task["index"]
 
 
 class Job:
@@ -131,6 +163,8 @@ class Job:
             except OSError:
                 continue
             rank = next((variables[name] for name in RANK_VARIABLES if name in variables), None)
+            if "TF_CONFIG" in variables:
+                rank = rank_of_task(json.loads(variables["TF_CONFIG"]))
             if rank is not None:
                 found[int(rank)] = pid
         return found
@@ -140,6 +174,7 @@ class Launcher:
     """Open MPI's or MPICH's mpirun; others differ in what they override."""
 
     stop_codes = (143,)  # with which it ends a job that was terminated
+    outlives_workers = False  # does it let the others go on without a lost worker, where the strategy allows it?
 
     def __init__(self, words):
         self.words = words
@@ -194,7 +229,7 @@ class Torchrun(Launcher):
     stop_codes = (1,)  # as for every failure
 
     def __init__(self):
-        super().__init__(["/usr/bin/python3", "-c", TORCHRUN, "--no_python", "--standalone"])
+        super().__init__([*torchrun_words(), "--no_python", "--standalone"])
 
     def command(self, processes, program):
         return [*self.words, "--nproc_per_node", str(processes), *program]
@@ -253,7 +288,56 @@ class Slurm(Launcher):
         super().close()
 
 
-LAUNCHERS = {"openmpi": OpenMpi, "mpich": Mpich, "slurm": Slurm, "torchrun": Torchrun}
+class Ssh(Launcher):
+    """`tutti run --hosts`, with the real sshd of netlab hosts; `tutti` lies beside the program. Needs root.
+
+    `folder`: the caller is on host 0 of a lab whose files are there; else the launcher has a lab of its own.
+    """
+
+    outlives_workers = True
+
+    def __init__(self, hosts=",".join(f"{address}:2" for address in ssh_lab.ADDRESSES), folder=None):
+        super().__init__([])
+        self.hosts = hosts
+        self.lab = None if folder else ssh_lab.SshLab()
+        self.ssh = ssh_lab.ssh_words(folder) if folder else self.lab.ssh
+
+    def command(self, processes, program):
+        servers = servers_of(program)
+        return [*(self.lab.on_host_0 if self.lab else []), f"{os.path.dirname(program[0])}/tutti", "run", "--hosts",
+                self.hosts, "--ssh", " ".join(self.ssh), "--workers", str(processes - servers),
+                *(["--ps", str(servers)] if servers else []), "--", *without_roles(program)]
+
+    def close(self):
+        if self.lab:
+            self.lab.close()
+        super().close()
+
+
+LAUNCHERS = {"openmpi": OpenMpi, "mpich": Mpich, "slurm": Slurm, "torchrun": Torchrun, "ssh": Ssh}
+COMMANDS = {"openmpi": "mpirun.openmpi", "mpich": "mpirun.mpich", "slurm": "slurmctld"}
+
+
+def why_not(name):
+    """Why this machine cannot use a launcher; empty if it can."""
+    if name == "ssh":
+        return ssh_lab.why_not()
+    if name == "torchrun":
+        return "" if torchrun_words() else "no PyTorch; benchmarks/install-peers torch installs it"
+    there = shutil.which(COMMANDS[name], path=os.environ["PATH"] + ":/usr/sbin")
+    return "" if there else f"no {COMMANDS[name]}"
+
+
+def present_launchers():
+    """The names of those that this machine can use; says which it leaves out."""
+    present = []
+    for name in LAUNCHERS:
+        reason = why_not(name)
+        if reason:
+            print(f"left out: {name}: {reason}", flush=True)
+        else:
+            present.append(name)
+    return present
 
 
 def make_launcher(name):

@@ -1,16 +1,27 @@
 // Clusters of real processes on this host: `tutti server`, and this process as the client.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <functional>
 #include <future>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <stop_token>
 #include <thread>
 
 #include "tutti/base/status.h"
 #include "tutti/cluster/target.h"
+#include "tutti/graph/op_def.h"
 #include "tutti/launch/local_cluster.h"
+#include "tutti/testing/sweep.h"
+#include "tutti/testing/temporary_directory.h"
 #include "tutti/tutti.h"
 
 namespace tutti {
@@ -39,6 +50,57 @@ Failure FailureOf(const std::function<void()>& call) {
 
 std::vector<TaskStatus> StatusesOf(const std::string& target) {
   return ValueOrThrow(StatusOfTarget({.target = target}));
+}
+
+TaskStatus StatusOf(const LocalCluster& cluster, const std::string& task) {
+  for (TaskStatus& status : StatusesOf(cluster.target(task))) {
+    if (status.task == task) return std::move(status);
+  }
+  return {};
+}
+
+// Looks until it is so, for at most a minute.
+bool Eventually(const std::function<bool()>& is_so) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  while (!is_so()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+  }
+  return true;
+}
+
+// Whether a task has a link to another.
+bool HasLink(const LocalCluster& cluster, const std::string& from, const std::string& to) {
+  const TaskStatus status = StatusOf(cluster, from);
+  return std::any_of(status.links.begin(), status.links.end(),
+                     [&](const auto& link) { return link.peer.starts_with(to); });
+}
+
+// The exit code of a task that ends by itself; -1 if it has not ended after so long.
+int EndWithin(LocalCluster& cluster, const std::string& task, std::chrono::seconds ceiling) {
+  const auto end = std::chrono::steady_clock::now() + ceiling;
+  siginfo_t ended = {};
+  while (waitid(P_PID, id_t(cluster.process(task)), &ended, WEXITED | WNOWAIT | WNOHANG) == 0 &&
+         ended.si_pid == 0) {
+    if (std::chrono::steady_clock::now() > end) return -1;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return cluster.Wait(task);
+}
+
+// What `tutti` with these words prints, and its exit code.
+struct Printed {
+  int code = -1;
+  std::string text;
+};
+Printed RunTutti(const std::string& words) {
+  Printed printed;
+  FILE* const pipe = popen((std::string(TUTTI_PROGRAM) + " " + words + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return printed;
+  char bytes[4096];
+  for (size_t n = 0; (n = fread(bytes, 1, sizeof bytes, pipe)) > 0;) printed.text.append(bytes, n);
+  const int status = pclose(pipe);
+  printed.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return printed;
 }
 
 Output VariableOn(Graph& graph, const std::string& device, Tensor value, const std::string& name) {
@@ -195,6 +257,30 @@ TEST_F(ProcessesTest, LargeTensorsCrossWhole) {
   }
 }
 
+// Past the 2 GB of a protobuf message and of an int: as a feed, a variable and a fetch.
+TEST_F(ProcessesTest, ATensorOfMoreThanTwoGigabytes) {
+  if (!testing::IsLongSweep()) GTEST_SKIP() << "takes some 10 GB; TUTTI_SWEEP=long runs it";
+  LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 1}}});
+  constexpr int64_t kBytes = 2'200'000'007;
+  Tensor sent(kUInt8, {kBytes});
+  for (int64_t i = 0; i < kBytes; ++i) sent.data<uint8_t>()[i] = uint8_t(i * 31 + (i >> 20));
+  Graph graph;
+  const Output x = Placeholder(graph, kUInt8, {kBytes});
+  Output v;
+  {
+    DeviceScope there(graph, kPs0);
+    v = Variable(graph, {.dtype = kUInt8, .shape = {kBytes}, .build = [&](Graph&) { return x; }},
+                 "v");
+  }
+  const Output assigned = Assign(v, x);
+  Session session(graph, {.target = cluster.target(kWorker)});
+  session.RunTargets({{x, sent}}, {assigned.node});
+  const Tensor back = session.Run(v);
+  ASSERT_EQ(back.bytes(), size_t(kBytes));
+  EXPECT_TRUE(
+      std::equal(back.data<uint8_t>(), back.data<uint8_t>() + kBytes, sent.data<uint8_t>()));
+}
+
 TEST_F(ProcessesTest, ATracedStepHasNodesOfAllTasks) {
   LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 1}}});
   Graph graph;
@@ -218,6 +304,28 @@ TEST_F(ProcessesTest, ATracedStepHasNodesOfAllTasks) {
   EXPECT_FALSE(send->transfer.empty());
   EXPECT_EQ(send->transfer, receive->transfer);
   EXPECT_LE(send->start_nanos, receive->end_nanos) << "clocks are aligned";
+
+  // As Chrome reads it: an arrow from the row of the ps to that of the worker.
+  const testing::TemporaryDirectory folder;
+  const std::string path = folder / "trace.json";
+  trace.WriteChromeTrace(path);
+  std::ostringstream text;
+  text << std::ifstream(path).rdbuf();
+  const auto row_of = [&](const std::string& pattern) {
+    std::smatch found;
+    const std::string json = text.str();
+    return std::regex_search(json, found, std::regex(pattern)) ? found[1].str() : "none";
+  };
+  const auto row_of_task = [&](const std::string& task) {
+    return row_of(R"("name":"thread_name","pid":0,"tid":(\d+),"args":\{"name":")" + task + "/");
+  };
+  const auto row_of_end = [&](const std::string& kind) {
+    return row_of(R"("ph":")" + kind +
+                  R"re("[^}]*"name":"transfer","cat":"arrow","id":0,"pid":0,"tid":(\d+))re");
+  };
+  EXPECT_NE(row_of_task(kPs0), row_of_task(kWorker)) << text.str();
+  EXPECT_EQ(row_of_end("s"), row_of_task(kPs0)) << text.str();
+  EXPECT_EQ(row_of_end("f"), row_of_task(kWorker)) << text.str();
 }
 
 TEST_F(ProcessesTest, AKilledTaskIsNamedAndOthersGoOn) {
@@ -310,27 +418,203 @@ TEST_F(ProcessesTest, TasksEndInOrder) {
   EXPECT_EQ(FailureOf([&] { session.Run(y); }).code, Code::kUnavailable);
 }
 
-// Returns when a task has a link to another.
-void AwaitLink(LocalCluster& cluster, const std::string& from, const std::string& to) {
-  for (bool linked = false; !linked;) {
-    for (const TaskStatus& task : StatusesOf(cluster.target(from))) {
-      if (task.task != from) continue;
-      for (const auto& link : task.links) linked = linked || link.peer.starts_with(to);
-    }
-  }
-}
-
 TEST_F(ProcessesTest, TasksEndWithTheirCoordinator) {
   LocalCluster cluster(
       {.program = TUTTI_PROGRAM, .jobs = {{"chief", 1}, {"ps", 1}}, .coordinator = kChief});
-  AwaitLink(cluster, kPs0, kChief);
+  ASSERT_TRUE(Eventually([&] { return HasLink(cluster, kPs0, kChief); }));
   EXPECT_EQ(cluster.Terminate(kChief), 0);
   EXPECT_EQ(cluster.Wait(kPs0), 0) << "the coordinator ended in good order";
   cluster.Start(kChief);
   cluster.Start(kPs0);
-  AwaitLink(cluster, kPs0, kChief);
+  ASSERT_TRUE(Eventually([&] { return HasLink(cluster, kPs0, kChief); }));
   cluster.Kill(kChief);
-  EXPECT_EQ(cluster.Wait(kPs0), 1) << "the coordinator is lost";
+  EXPECT_EQ(cluster.Wait(kPs0), 128) << "the coordinator is lost";
+}
+
+// The chief is the coordinator unless somebody says otherwise. Its end in good order takes less
+// than 2 s; the ceiling is ten times as high.
+TEST_F(ProcessesTest, TheEndOfTheChiefEndsAll) {
+  LocalCluster cluster(
+      {.program = TUTTI_PROGRAM, .jobs = {{"chief", 1}, {"ps", 2}, {"worker", 1}}});
+  const std::string others[] = {kPs0, kPs1, kWorker};
+  for (const std::string& task : others) {
+    ASSERT_TRUE(Eventually([&] { return HasLink(cluster, task, kChief); })) << task;
+  }
+  EXPECT_EQ(cluster.Terminate(kChief), 0);
+  for (const std::string& task : others) {
+    EXPECT_EQ(EndWithin(cluster, task, std::chrono::seconds(20)), 0) << task;
+  }
+}
+
+TEST_F(ProcessesTest, WithoutACoordinatorTheChiefEndsAlone) {
+  LocalCluster cluster(
+      {.program = TUTTI_PROGRAM, .jobs = {{"chief", 1}, {"ps", 1}}, .coordinator = "none"});
+  Graph graph;
+  const Output v = VariableOn(graph, kPs0, Tensor::Scalar(2.0f), "v");
+  Session through_chief(graph, {.target = cluster.target(kChief)});
+  through_chief.Initialize();
+  EXPECT_EQ(cluster.Terminate(kChief), 0);
+  EXPECT_EQ(Session(graph, {.target = cluster.target(kPs0)}).Run(v).scalar<float>(), 2.0f);
+}
+
+// A process that does not answer loses its place to a later one of the same task; when it goes on,
+// it says so and ends.
+TEST_F(ProcessesTest, AStoppedTaskCanBeReplaced) {
+  LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"chief", 1}, {"ps", 1}}});
+  ASSERT_TRUE(Eventually([&] { return HasLink(cluster, kPs0, kChief); }));
+  const ServerOptions second{
+      .job = "ps", .cores_per_device = 1, .cluster = cluster.jobs(), .bind = "127.0.0.1:0"};
+  const Failure refused = FailureOf([&] { Server(second).Join(); });
+  EXPECT_EQ(refused.code, Code::kAlreadyExists);
+  EXPECT_THAT(refused.text, HasSubstr("/job:ps/task:0 is taken by another process"));
+  cluster.Signal(kPs0, SIGSTOP);
+  Server replacement(second);
+  replacement.AwaitTasks(60);
+  cluster.Signal(kPs0, SIGCONT);
+  EXPECT_EQ(EndWithin(cluster, kPs0, std::chrono::seconds(50)), 128);
+  EXPECT_FALSE(replacement.JoinFor(std::chrono::nanoseconds(0)));
+}
+
+TEST_F(ProcessesTest, ContainersKeepClientsApartAndAreResetAlone) {
+  LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 1}}});
+  const auto value_in = [&](const std::string& container, float first) {
+    Graph graph;
+    const ContainerScope in(graph, container);
+    const Output v = VariableOn(graph, kPs0, Tensor::Scalar(first), "v");
+    Session session(graph, {.target = cluster.target(kWorker)});
+    session.Initialize();
+    return session.Run(v).scalar<float>();
+  };
+  EXPECT_EQ(value_in("a", 1), 1);
+  EXPECT_EQ(value_in("b", 2), 2);
+  EXPECT_EQ(value_in("", 3), 3);
+  EXPECT_EQ(value_in("a", 10), 1) << "it has a value";
+  Session::Reset({.target = cluster.target(kWorker)}, "a");
+  EXPECT_EQ(value_in("a", 10), 10);
+  EXPECT_EQ(value_in("b", 20), 2);
+  const Printed reset = RunTutti("reset " + cluster.target(kPs0) + " --container b");
+  EXPECT_EQ(reset.code, 0) << reset.text;
+  EXPECT_EQ(value_in("b", 20), 20);
+  EXPECT_EQ(RunTutti("reset " + cluster.target(kPs0)).code, 0);
+  EXPECT_EQ(value_in("", 30), 30);
+  EXPECT_EQ(value_in("a", 100), 10);
+  const Printed nobody = RunTutti("reset tutti://127.0.0.1:1");
+  EXPECT_EQ(nobody.code, 1) << nobody.text;
+  EXPECT_THAT(FailureOf([] { Session::Reset({}, "a"); }).text,
+              HasSubstr("give either a target or a server"));
+}
+
+TEST_F(ProcessesTest, StatusTellsOfMemoryLinksAndWhoWaits) {
+  LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 1}}});
+  constexpr int64_t kBytes = int64_t{64} << 20;
+  const int64_t before = StatusOf(cluster, kPs0).memory_bytes;
+  EXPECT_GT(before, 0);
+  Graph graph;
+  const Output x = Placeholder(graph, kFloat32, {kBytes / 4});
+  const Output v = VariableOn(graph, kPs0, Tensor::Scalar(0.0f), "v");
+  Output large;
+  {
+    DeviceScope there(graph, kPs0);
+    large = Variable(graph, Zeros({kBytes / 4}), "large");
+  }
+  const Output assigned = Assign(large, x);
+  const Output never = NeverOn(graph, kPs0) * (v + 1.0f);
+  Session session(graph, {.target = cluster.target(kWorker)});
+  session.Initialize();
+  session.RunTargets({{x, Ramp(kBytes / 4)}}, {assigned.node});
+  EXPECT_GT(StatusOf(cluster, kPs0).memory_bytes, before + kBytes * 9 / 10);
+  uint64_t received = 0;
+  for (const auto& link : StatusOf(cluster, kPs0).links) {
+    if (link.peer.starts_with(kWorker)) received += link.bytes_received;
+  }
+  EXPECT_GE(received, uint64_t(kBytes));
+
+  // The worker waits for the ps, which waits for a queue that nobody fills.
+  std::stop_source stop;
+  auto run = std::async(std::launch::async, [&] {
+    return FailureOf([&] { session.Run(never, {.stop = stop.get_token()}); });
+  });
+  const auto waits = [&] {
+    const TaskStatus status = StatusOf(cluster, kWorker);
+    return std::any_of(status.steps.begin(), status.steps.end(),
+                       [](const auto& step) { return step.waits_for.starts_with(kPs0); });
+  };
+  EXPECT_TRUE(Eventually(waits));
+  const Printed text = RunTutti("status " + cluster.target(kWorker));
+  EXPECT_EQ(text.code, 0);
+  EXPECT_THAT(text.text, HasSubstr(std::string("waits for ") + kPs0));
+  EXPECT_THAT(text.text, HasSubstr(std::string("  link to ") + kPs0));
+  const Printed json = RunTutti("status " + cluster.target(kWorker) + " --json");
+  for (const char* field : {R"("waits_for":"/job:ps/task:0)", R"("memory_bytes":)", R"("links":[)",
+                            R"("refused_values":0)"}) {
+    EXPECT_THAT(json.text, HasSubstr(field));
+  }
+  stop.request_stop();
+  EXPECT_EQ(run.get().code, Code::kCancelled);
+}
+
+// An op that only this process has.
+void AddStrangeOp() {
+  OpRegistry::Global().Add({.name = "OnlyTheClientHasThis",
+                            .infer =
+                                [](InferContext& c) {
+                                  c.SetOutput(0, kFloat32, Shape{});
+                                  return absl::OkStatus();
+                                },
+                            .stateful = true});
+}
+
+// Whatever a client sends, it is told what is wrong, and the task has its memory back.
+TEST_F(ProcessesTest, BadGraphsLeaveNothingBehind) {
+  AddStrangeOp();
+  LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 1}}});
+  const SessionOptions options = {.target = cluster.target(kWorker)};
+  const auto strange = [&] {
+    Graph graph;
+    const Node* const node = graph.Add({.op = "OnlyTheClientHasThis", .name = "strange"});
+    Session(graph, options).Run(node->output());
+  };
+  // Some MB in, 4 TB out.
+  constexpr int64_t kSide = int64_t{1} << 20;
+  const Tensor column = Ramp(kSide).Reshape({kSide, 1}), row = Ramp(kSide).Reshape({1, kSide});
+  const auto absurd = [&] {
+    Graph graph;
+    const Output a = Placeholder(graph, kFloat32, {kSide, 1});
+    const Output b = Placeholder(graph, kFloat32, {1, kSide});
+    Output product;
+    {
+      DeviceScope there(graph, kPs0);
+      product = a * b;
+    }
+    Session session(graph, options);
+    session.Run({{a, column}, {b, row}}, Sum(product * product));
+  };
+  const auto feed = [&](const Tensor& value) {
+    Graph graph;
+    const Output x = Placeholder(graph, kFloat32, {2});
+    return Session(graph, options).Run({{x, value}}, x * 2.0f);
+  };
+  const auto wrong_feed = [&] { feed(Ramp(kSide)); };
+  const auto once = [&] {
+    EXPECT_THAT(FailureOf(strange).text, HasSubstr("there is no op \"OnlyTheClientHasThis\""));
+    const Failure too_large = FailureOf(absurd);
+    EXPECT_EQ(too_large.code, Code::kResourceExhausted) << too_large.text;
+    EXPECT_THAT(FailureOf(wrong_feed).text, HasSubstr("[1048576]"));
+  };
+  for (int i = 0; i < 3; ++i) once();
+  std::map<std::string, int64_t> before;
+  for (const char* task : {kPs0, kWorker}) before[task] = StatusOf(cluster, task).memory_bytes;
+  const int rounds = testing::SweepCount(30, 300);
+  for (int i = 0; i < rounds; ++i) once();
+  for (const char* task : {kPs0, kWorker}) {
+    // A round that kept its 8 MB of feeds would take 240 MB in all.
+    EXPECT_LT(StatusOf(cluster, task).memory_bytes, before[task] + (int64_t{64} << 20)) << task;
+    EXPECT_TRUE(Eventually([&] {
+      const TaskStatus status = StatusOf(cluster, task);
+      return status.sessions == 0 && status.registered_steps == 0 && status.steps.empty();
+    })) << task;
+  }
+  EXPECT_EQ(feed(Tensor::Of<float>({2}, {1, 2})).ToString(), "float32 [2] {2, 4}");
 }
 
 TEST_F(ProcessesTest, MistakesAreToldAndTheServerLives) {

@@ -20,10 +20,10 @@ def start_two(cores_of_first, cores_of_second, *flags):
             for i, cores in enumerate([cores_of_first, cores_of_second])]
 
 
-def cores_of(worker):
-    """All cores that any thread of the worker may use."""
+def cores_of(pid):
+    """All cores that any thread of the process may use."""
     cores = set()
-    for thread in os.listdir(f"/proc/{worker.pid}/task"):
+    for thread in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(ProcessLookupError):  # it has ended
             cores |= os.sched_getaffinity(int(thread))
     return cores
@@ -34,7 +34,7 @@ def wait_for_cores(workers, accepted, seconds=60):
     deadline = time.monotonic() + seconds
     seen = []
     while time.monotonic() < deadline and all(worker.poll() is None for worker in workers):
-        seen = [cores_of(worker) for worker in workers]
+        seen = [cores_of(worker.pid) for worker in workers]
         if accepted(*seen):
             break
         time.sleep(0.01)

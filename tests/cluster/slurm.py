@@ -3,7 +3,8 @@
 
     tests/cluster/slurm.py --bin build/bin
 
-Needs root and the packages slurm-wlm and munge; `make soak` runs it.
+Needs root and the packages slurm-wlm and munge (scripts/packages-soak.txt); exits with 77 without them: CTest shows the
+test as skipped.
 """
 import argparse
 import os
@@ -14,8 +15,10 @@ import unittest
 
 import stop_and_resume
 from outside_launchers import Slurm as SlurmOfOneNode
+from outside_launchers import why_not
 
 BIN = "build/bin"
+SKIPPED = 77
 
 
 def training(*flags, steps=20):
@@ -65,6 +68,17 @@ class Slurm(unittest.TestCase):
         self.assertEqual(code, 0, text)
         self.assertIn("not through PMIx: srun was not given --mpi=pmix", text)
 
+    def test_steps_that_share_their_cores_do_not_meet(self):
+        step = " ".join(["srun", "--overlap", "--overcommit", "-n", "2", *training()])
+        code, text = self.run_all(["salloc", "-n", "2", "--overcommit", "bash", "-c",
+                                   f"{step} & first=$!; {step} && wait $first"])
+        self.assertEqual(code, 0, text)
+        results = re.findall(r"test accuracy .*", text)
+        self.assertEqual(len(results), 2, text)
+        self.assertEqual(len(set(results)), 1, text)
+        self.assertEqual(len(set(re.findall(r"started by Slurm: process \d of 2 .*, step (\d+\.\d+) on", text))), 2,
+                         text)
+
     def test_an_allocation_without_srun_says_so(self):
         code, text = self.run_all(["salloc", "-n", "2", "--overcommit", *training()])
         self.assertEqual(code, 2, text)
@@ -79,18 +93,24 @@ class Slurm(unittest.TestCase):
         self.assertEqual(code, 2, text)
         self.assertIn("use srun", text)
 
-    def test_the_batch_script_of_deploy_trains(self):
-        script = os.path.join(os.path.dirname(os.path.abspath(__file__)),
-                              "../../deploy/slurm/allreduce.sbatch")
-        out = f"{self.folder}/deploy.log"
+    def train_with_script(self, name, processes):
+        """What a script of deploy/slurm says, made smaller for this machine."""
+        script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../deploy/slurm", name)
+        out, models = f"{self.folder}/{name}.log", f"{self.folder}/{name}.models"
         code, said = self.run_all(
-            ["sbatch", "--wait", "--nodes=1", "--ntasks=2", "--ntasks-per-node=2",
+            ["sbatch", "--wait", "--nodes=1", f"--ntasks={processes}", "--ntasks-per-node=2",
              "--cpus-per-task=1", "--overcommit", "-o", out, script, *training()[1:]],
-            PROGRAM=training()[0], TUTTI_JOB_DIR=self.folder)
+            PROGRAM=training()[0], TUTTI_JOB_DIR=self.folder, MODEL_DIR=models)
+        self.assertTrue(os.path.exists(out), said)
         with open(out) as file:
             text = file.read()
         self.assertEqual(code, 0, text + said)
-        self.assertRegex(text, "test accuracy")
+        self.assertEqual(text.count("test accuracy"), 1, text)
+        self.assertTrue(any(name.startswith("checkpoint") for name in os.listdir(models)), os.listdir(models))
+
+    def test_the_batch_scripts_of_deploy_train_and_save(self):
+        self.train_with_script("allreduce.sbatch", 2)
+        self.train_with_script("parameter_servers.sbatch", 4)
 
     def test_mpirun_inside_srun_shows_both(self):
         code, text = self.run_all(["srun", "-n", "1", "--overcommit", "mpirun.mpich", "-launcher",
@@ -133,4 +153,7 @@ if __name__ == "__main__":
     parser.add_argument("--bin", default=BIN)
     arguments, rest = parser.parse_known_args()
     BIN = os.path.abspath(arguments.bin)
+    if reason := why_not("slurm") or ("" if os.geteuid() == 0 else "needs root"):
+        print(f"skipped: {reason}")
+        sys.exit(SKIPPED)
     unittest.main(argv=[sys.argv[0], *rest])

@@ -14,12 +14,18 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
+import ssh_lab
+import stop_and_resume
+from outside_launchers import Ssh
+
 BIN = "build/bin"
 MARK = f"ssh-hosts-{os.getpid()}"
-NETLAB = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/netlab")
+TRAINS = r"step ([5-9]|\d\d+) loss"  # where workers are not in step, the chief does not see each number
+NETLAB = ssh_lab.NETLAB
 
 
 def training(*flags, steps=20):
@@ -30,21 +36,6 @@ def training(*flags, steps=20):
 def result_of(text):
     found = re.search(r"test accuracy .*", text)
     return found.group(0) if found else None
-
-
-def serve(folder):
-    """On hosts 1 and 2: an sshd until the test, on host 0, is over."""
-    host = os.environ["NETLAB_HOST"]
-    os.makedirs("/run/sshd", exist_ok=True)
-    server = subprocess.Popen(["/usr/sbin/sshd", "-D", "-e", "-f", f"{folder}/sshd_config",
-                               "-o", f"ListenAddress={os.environ['NETLAB_ADDRESS']}:2200",
-                               "-o", f"PidFile={folder}/sshd-{host}.pid"],
-                              stderr=subprocess.DEVNULL)
-    while not os.path.exists(f"{folder}/over"):
-        time.sleep(0.05)
-    server.terminate()
-    server.wait()
-    return 0
 
 
 def tasks():
@@ -84,14 +75,27 @@ class SshHosts(unittest.TestCase):
             self.assertLess(time.monotonic(), deadline, "a task is still there")
             time.sleep(0.05)
 
-    def start_endless(self, **more):
-        job = subprocess.Popen(self.command(*training("--log-every", "1", steps=1000000), **more),
+    def start_endless(self, strategy="allreduce", **more):
+        flags = ("--log-every", "1", "--strategy", strategy)
+        job = subprocess.Popen(self.command(*training(*flags, steps=1000000), **more),
                                text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                stdin=subprocess.DEVNULL)
-        for line in job.stdout:
-            if "step 5 " in line:
-                return job
-        self.fail("it does not train")
+        self.read_until(job, TRAINS)
+        return job
+
+    def read_until(self, job, pattern, seconds=90):
+        """What the job prints until a line matches; a job that prints no such line is killed."""
+        said = ""
+        timer = threading.Timer(seconds, job.kill)
+        timer.start()
+        try:
+            for line in job.stdout:
+                said += line
+                if re.search(pattern, line):
+                    return said
+        finally:
+            timer.cancel()
+        self.fail(f"no line with \"{pattern}\" in:\n{said[-3000:]}")
 
     def test_trains_as_on_one_host(self):
         code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training()])
@@ -103,6 +107,23 @@ class SshHosts(unittest.TestCase):
         self.assertIn("tutti run: on 10.77.0.3: worker 1\n", text)
         self.assertIn("worker 0 | fashion_mnist: worker    10.77.0.2:", text)
         self.assert_nothing_is_left()
+
+    def test_parameter_servers_stand_on_the_last_host(self):
+        code, text = self.run_all(self.command(*training("--strategy", "ps-async"), hosts="10.77.0.2:2,10.77.0.3:1",
+                                               options=("--workers", "2", "--ps", "1")))
+        self.assertEqual(code, 0, text)
+        self.assertIn("tutti run: on 10.77.0.3: ps 0\n", text)
+        self.assertEqual(text.count("test accuracy"), 1, text)
+        self.assert_nothing_is_left()
+
+    def test_a_stop_leaves_a_checkpoint_from_which_the_next_start_goes_on(self):
+        with Ssh(hosts="10.77.0.2:1,10.77.0.3:1", folder=self.folder) as launcher:
+            stop_and_resume.check(self, launcher, BIN)
+        self.assert_nothing_is_left()
+
+    def test_codes_tell_what_another_start_may_cure(self):
+        with Ssh(hosts="10.77.0.2:1,10.77.0.3:1", folder=self.folder) as launcher:
+            stop_and_resume.check_codes(self, launcher, BIN)
 
     def test_mpirun_over_the_same_hosts(self):
         code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training()])
@@ -152,15 +173,31 @@ class SshHosts(unittest.TestCase):
     def test_a_lost_task_is_started_again(self):
         job = self.start_endless(options=("--restarts", "1", "--grace", "1"))
         os.kill(tasks()["worker 1"], signal.SIGKILL)
-        for line in job.stdout:
-            if "step 5 " in line:
-                break
-        else:
-            self.fail("it did not start again")
+        self.read_until(job, r"is started again")
+        self.read_until(job, TRAINS)
         job.terminate()
         job.communicate(timeout=60)
         self.assertEqual(job.returncode, 143)
         self.assert_nothing_is_left()
+
+    def test_the_others_go_on_without_a_lost_worker_where_the_strategy_allows_it(self):
+        job = self.start_endless(hosts="10.77.0.2:2,10.77.0.3:1", options=("--workers", "2", "--ps", "1"),
+                                 strategy="ps-async")
+        before = tasks()
+        os.kill(before["worker 1"], signal.SIGKILL)
+        self.read_until(job, "worker 1 was ended by SIGKILL on 10.77.0.2; the others go on without it")
+        self.assertEqual(tasks(), {role: pid for role, pid in before.items() if role != "worker 1"})
+        job.terminate()
+        text, _ = job.communicate(timeout=60)
+        self.assertEqual(job.returncode, 143, text)
+        self.assert_nothing_is_left()
+
+    def test_a_worker_that_ends_before_it_meets_the_others_is_told(self):
+        first = r"""case "$TF_CONFIG" in *'"index":0'*) exec "$@";; esac"""
+        code, text = self.run_all(self.command("sh", "-c", first, "sh", *training("--start-timeout", "60")),
+                                  seconds=45)
+        self.assertNotEqual(code, 0, text)
+        self.assertIn("worker 1", text)
 
     def test_a_signal_reaches_every_host(self):
         job = self.start_endless()
@@ -219,21 +256,6 @@ class SshHosts(unittest.TestCase):
         job.communicate(timeout=60)
 
 
-def prepare(folder):
-    for key in ("host_key", "user_key"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", f"{folder}/{key}"],
-                       check=True)
-    shutil.copy(f"{folder}/user_key.pub", f"{folder}/authorized_keys")
-    with open(f"{folder}/sshd_config", "w") as config:
-        config.write(f"HostKey {folder}/host_key\nAuthorizedKeysFile {folder}/authorized_keys\n"
-                     "StrictModes no\nPermitRootLogin yes\nPasswordAuthentication no\n"
-                     "UsePAM no\nPort 2200\nMaxStartups 100\n")
-    with open(f"{folder}/ssh_config", "w") as config:
-        config.write(f"Host *\n  Port 2200\n  User root\n  IdentityFile {folder}/user_key\n"
-                     f"  IdentitiesOnly yes\n  UserKnownHostsFile {folder}/known_hosts\n"
-                     "  StrictHostKeyChecking no\n  LogLevel ERROR\n  ConnectTimeout 5\n")
-
-
 def main():
     global BIN
     parser = argparse.ArgumentParser()
@@ -242,28 +264,22 @@ def main():
     arguments, rest = parser.parse_known_args()
     BIN = os.path.abspath(arguments.bin)
     if arguments.folder and os.environ["NETLAB_HOST"] != "0":
-        return serve(arguments.folder)
+        return ssh_lab.serve(arguments.folder)
     if arguments.folder:
         SshHosts.folder = arguments.folder
         os.environ["TUTTI_TEST_MARK"] = MARK
         try:
-            ready = [f"{arguments.folder}/sshd-{host}.pid" for host in (1, 2)]
-            deadline = time.monotonic() + 30
-            while not all(map(os.path.exists, ready)):
-                if time.monotonic() > deadline:
-                    print("the sshds do not start", file=sys.stderr)
-                    return 1
-                time.sleep(0.05)
+            ssh_lab.wait_until_served(arguments.folder)
             result = unittest.main(argv=[sys.argv[0], *rest], exit=False).result
             return 0 if result.wasSuccessful() else 1
         finally:
-            open(f"{arguments.folder}/over", "w").close()
-    if subprocess.run([NETLAB, "--check"], capture_output=True).returncode != 0:
-        print("skipped: this machine allows no network namespaces")
+            ssh_lab.end(arguments.folder)
+    if reason := ssh_lab.why_not():
+        print(f"skipped: {reason}")
         return 0
     folder = tempfile.mkdtemp(prefix="tutti-ssh-")
     try:
-        prepare(folder)
+        ssh_lab.prepare(folder)
         return subprocess.run([NETLAB, "--hosts", "3", "--timeout", "800", "--", sys.executable,
                                os.path.abspath(__file__), "--bin", BIN, "--folder", folder,
                                *rest]).returncode

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Trains under a real torchrun, that of Debian's python3-torch.
+"""Trains under a real torchrun: that of benchmarks/install-peers, from PyPI, or that of Debian's python3-torch.
 
     tests/cluster/torchrun.py --bin build/bin
 
-`make soak` runs it; tests/cluster/launchers.py has what needs no PyTorch.
+Exits with 77 where there is no PyTorch: CTest shows the test as skipped. tests/cluster/launchers.py has what needs none.
 """
 import argparse
 import os
@@ -13,15 +13,12 @@ import subprocess
 import sys
 import unittest
 
+import stop_and_resume
+from outside_launchers import Torchrun as RealTorchrun
+from outside_launchers import torchrun_words
+
 BIN = "build/bin"
-# What the command torchrun runs; Debian has the module but not the command. Its version of PyTorch
-# cannot read "leave the output alone" under Python 3.11, where a flag without a bit is no member.
-TORCHRUN = """
-from torch.distributed.elastic.multiprocessing import api
-api.Std.from_str = classmethod(lambda kind, text: kind(0))
-from torch.distributed.run import main
-main()
-"""
+SKIPPED = 77
 
 
 def training(*flags, steps=20):
@@ -37,8 +34,7 @@ def result_of(text):
 class Torchrun(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.torchrun = ["/usr/bin/python3", "-c", TORCHRUN, "--no_python", "--standalone",
-                        "--nproc_per_node", "2"]
+        cls.torchrun = [*torchrun_words(), "--no_python", "--standalone", "--nproc_per_node", "2"]
         cls.environment = {name: value for name, value in os.environ.items()
                            if not re.match(r"TF_CONFIG|TUTTI_|PMI|OMPI|SLURM|RANK$", name)}
 
@@ -74,6 +70,10 @@ class Torchrun(unittest.TestCase):
         job.terminate()
         job.communicate(timeout=60)
 
+    def test_a_stop_leaves_a_checkpoint_from_which_the_next_start_goes_on(self):
+        with RealTorchrun() as launcher:
+            stop_and_resume.check(self, launcher, BIN)
+
     def until_step(self, job):
         lines = []
         for line in job.stdout:
@@ -97,4 +97,8 @@ if __name__ == "__main__":
     parser.add_argument("--bin", default=BIN)
     arguments, rest = parser.parse_known_args()
     BIN = os.path.abspath(arguments.bin)
+    if not torchrun_words():
+        print("skipped: there is no PyTorch")
+        sys.exit(SKIPPED)
+    print(f"torchrun is {torchrun_words()[0]}", flush=True)
     unittest.main(argv=[sys.argv[0], *rest])

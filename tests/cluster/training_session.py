@@ -102,6 +102,23 @@ class TrainingSession(unittest.TestCase):
     def test_a_lost_worker(self):
         self.assertNotIn("new session", self.lose("worker", 1)["worker", 0])
 
+    def test_the_chief_is_lost(self):
+        """It holds the coordination of the cluster: all others end, and name it. Started again, all go on."""
+        cluster = cluster_of(worker=2, ps=2)
+        flags = ("--max-steps", "12000", "--model-dir", self.model, "--save-every", "500", "--log-every", "100",
+                 "--start-timeout", "60")
+        started = self.start_all(cluster, *flags)
+        while not glob.glob(f"{self.model}/checkpoint-*"):
+            self.read_until(started["worker", 0], "^step ")
+        started.pop(("worker", 0)).send_signal(signal.SIGKILL)
+        for name, task in started.items():
+            text, _ = task.communicate(timeout=60)
+            self.assertNotEqual(task.returncode, 0, f"{name}: {text}")
+            self.assertIn("the coordinator is lost: /job:worker/task:0", text, name)
+        texts = self.check_end(self.start_all(cluster, *flags))
+        self.assertRegex(texts["worker", 0], "goes on from step [0-9]+00, the newest checkpoint")
+        self.assertIn(f"after 12000 updates {LEARNT}", texts["worker", 0])
+
     def test_without_a_checkpoint_a_lost_server_ends_the_training(self):
         cluster = cluster_of(worker=1, ps=2)
         flags = ("--max-steps", "100000", "--log-every", "100")

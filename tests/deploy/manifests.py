@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Checks the files of deploy/ against the schemas that they are written for.
 
-    tests/deploy/manifests.py --venv build/venv-deploy
+    tests/deploy/manifests.py --venv build/venv-deploy --bin build/bin
 
-Kubernetes' own objects go through kubernetes-validate, the TFJob through the types of
-kubeflow-training, both from PyPI, installed into --venv at the first run. Exits with 77 where PyPI
-cannot be reached and nothing is installed yet: CTest shows the test as skipped.
+The Dockerfile must install what the programs of --bin are linked with. Kubernetes' own objects go
+through kubernetes-validate, the TFJob through the types of kubeflow-training, both from PyPI,
+installed into --venv at the first run. Exits with 77 where PyPI cannot be reached and nothing is
+installed yet: CTest shows the test as skipped.
 """
 import argparse
 import glob
@@ -75,8 +76,8 @@ def check_tfjob(job):
     models = (kubeflow, kubernetes)
     errors = type_errors(job, "KubeflowOrgV1TFJob", models, "TFJob")
     replicas = job["spec"]["tfReplicaSpecs"]
-    if set(replicas) != {"Chief", "Worker", "PS"}:
-        errors.append(f"tfReplicaSpecs: expected chief, workers, ps, got {set(replicas)}")
+    if set(replicas) != {"Chief", "Worker", "PS", "Evaluator"}:
+        errors.append(f"tfReplicaSpecs: expected chief, workers, ps, evaluator, got {set(replicas)}")
     for role, replica in replicas.items():
         container = replica["template"]["spec"]["containers"][0]
         if container["name"] != "tensorflow":
@@ -89,7 +90,7 @@ def check_tfjob(job):
 
 
 def check_pods(document):
-    """What every pod of ours must have: a token from a Secret, probes, a port that exists."""
+    """What every pod of ours must have: a token from a Secret, probes, a place for checkpoints."""
     errors = []
 
     def visit(node, where):
@@ -107,6 +108,12 @@ def check_pods(document):
                     claimed = {mount["name"] for mount in container.get("volumeMounts", [])}
                     if claimed != {volume["name"] for volume in node.get("volumes", [])}:
                         errors.append(f"{where}: volumes and mounts differ")
+                    flags = container.get("args", [])
+                    kept = flags[flags.index("--model-dir") + 1] if "--model-dir" in flags else ""
+                    if not any(kept.startswith(mount["mountPath"] + "/")
+                               for mount in container.get("volumeMounts", [])):
+                        errors.append(f"{where}: --model-dir '{kept}' is on no volume: nothing would be "
+                                      "left after a restart")
             for key, one in node.items():
                 visit(one, f"{where}.{key}")
         elif isinstance(node, list):
@@ -129,10 +136,42 @@ def check_job(job):
     return errors
 
 
-def check_all():
+def dependencies(packages):
+    """These Debian packages and all that apt installs with them, as far as they are installed here."""
+    found, waiting = set(), set(packages)
+    while waiting:
+        found |= waiting
+        listed = subprocess.run(["dpkg-query", "-W", "-f", "${Depends}, ${Pre-Depends}\n", *sorted(waiting)],
+                                capture_output=True, text=True, check=False).stdout
+        waiting = set(re.findall(r"(?:^|[,|])\s*([a-z0-9][a-z0-9+.-]+)", listed, re.M)) - found
+    return found
+
+
+def check_dockerfile(folder):
+    """The packages of the libraries that the image's programs load, against what the image has."""
+    with open(f"{ROOT}/deploy/kubernetes/Dockerfile") as file:
+        image = file.read().rsplit("\nFROM ", 1)[1]
+    listed = re.search(r"apt-get install -y --no-install-recommends(.*?)&&", image, re.S)[1]
+    installed = dependencies(listed.replace("\\", " ").split())
+    errors = []
+    for program in re.findall(r"/src/build/bin/(\w+)", image):
+        libraries = subprocess.run(["ldd", f"{folder}/{program}"], capture_output=True, text=True, check=True).stdout
+        for path in re.findall(r"=> (/\S+)", libraries):
+            # dpkg may know the file below /usr only, of which /lib is a part.
+            owner = next((done.stdout for name in (path, "/usr" + path, os.path.realpath(path))
+                          if (done := subprocess.run(["dpkg", "-S", name], capture_output=True, text=True,
+                                                     check=False)).returncode == 0), "no package:")
+            package = owner.split(":")[0]
+            if package not in installed:
+                errors.append(f"deploy/kubernetes/Dockerfile: {program} needs {os.path.basename(path)} of {package}, "
+                              "which the image does not install")
+    return errors
+
+
+def check_all(folder):
     import kubernetes_validate
     import yaml
-    errors, documents = [], 0
+    errors, documents = check_dockerfile(folder), 0
     for path in sorted(glob.glob(f"{ROOT}/deploy/kubernetes/*.yaml")):
         with open(path) as file:
             for document in yaml.safe_load_all(file):
@@ -164,9 +203,10 @@ def check_all():
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--venv", required=True)
+    parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--check", action="store_true", help="inside the virtual environment")
     arguments = parser.parse_args()
     if arguments.check:
-        sys.exit(check_all())
+        sys.exit(check_all(os.path.abspath(arguments.bin)))
     sys.exit(subprocess.run([prepare(os.path.abspath(arguments.venv)), os.path.abspath(__file__),
-                             "--venv", arguments.venv, "--check"]).returncode)
+                             "--venv", arguments.venv, "--bin", arguments.bin, "--check"]).returncode)

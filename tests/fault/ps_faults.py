@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Kills workers and servers of trainings with parameter servers, and checks what each strategy promises.
 
-    tests/fault/ps_faults.py --bin build/bin --kills 100 [--seed 1]
+    tests/fault/ps_faults.py --bin build/bin --kills 100 [--seed 1] [--json rounds.json] [--out docs/faults.md]
+
+--out writes the section of a page from all rounds that --json has kept, over several runs.
 
 Every round starts 3 workers and 2 servers by TF_CONFIG, and kills one of them (SIGKILL) after a random step. Where the
 strategy needs the task, all others must name it and end with code 128; a round counts the time until the last has.
@@ -9,6 +11,7 @@ Where it does not, the first worker must name it once, and all others must make 
 counts the time until it is named. Under ps-sync:backup=1 both are right, if the first worker says which it is.
 """
 import argparse
+import json
 import os
 import queue
 import re
@@ -119,14 +122,42 @@ def run_round(case, generator):
             task.process.wait()
 
 
+BEGIN, END = "<!-- ps: written by tests/fault/ps_faults.py; do not edit -->\n", "<!-- /ps -->\n"
+
+
+def write_section(path, kept):
+    """Replaces or adds the section on parameter servers."""
+    lines = ["## Parameter servers", "",
+             "3 workers and 2 servers train `fashion_mnist`; after a random step one of them is killed. Where the strategy "
+             "needs the task, all others name it and end with 128; else the first worker names it, and the others make every "
+             "step and end with 0. The time is until the last one that must had named it.", "",
+             "| strategy, who dies | rounds | right | p50 | p99 | most |", "|---|---|---|---|---|---|"]
+    for row in rounds.statistics(kept["rounds"]):
+        lines.append("| {case} | {rounds} | {right} | {p50} | {p99} | {most} |".format(**row))
+    for run in kept["runs"]:
+        lines += ["", f"`tests/fault/ps_faults.py --kills {run['kills']} --seed {run['seed']}`"]
+    with open(path, encoding="utf-8") as file:
+        text = file.read()
+    start, stop = text.find(BEGIN), text.find(END)
+    old = text[start:stop + len(END)] if 0 <= start < stop else ""
+    section = BEGIN + "\n".join(lines) + "\n" + END
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text.replace(old, section) if old else text.rstrip("\n") + "\n\n" + section)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     rounds.add_arguments(parser)
     parser.set_defaults(stops=0)
+    parser.add_argument("--out", help="the page whose section is written; needs --json")
     args = parser.parse_args()
     tasks.BIN = args.bin
-    return rounds.run(args, CASES[:args.kills], lambda what, case, generator: run_round(case, generator),
+    code = rounds.run(args, CASES[:args.kills], lambda what, case, generator: run_round(case, generator),
                       "named")
+    if args.out:
+        with open(args.json, encoding="utf-8") as file:
+            write_section(args.out, json.load(file))
+    return code
 
 
 if __name__ == "__main__":

@@ -5,9 +5,10 @@
 
 Every round trains the CNN of fashion_mnist with dropout and Adam in a new --model-dir, with a checkpoint every other
 step. It is killed (SIGKILL) --strikes times, each time after a random step and a random moment more, so that many kills
-come in the middle of a save: with `local` the process, with `allreduce` one of 2 workers, or both and their launcher.
+come in the middle of a save: with `local` the process, with `allreduce` one of 2 workers, with `ps-sync` one of 2
+workers and 2 ps, or all of them and their launcher.
 After each kill `tutti inspect` must find the newest checkpoint whole, and the same command goes on. In the end the last
-checkpoint must have the same bytes as that of a run that nobody killed. Prints one line a round, how many kills came
+checkpoint must have the same bytes, in every file, as that of a run that nobody killed. Prints one line a round, how many kills came
 during a save, and how long a resumed training took to its first step.
 """
 import argparse
@@ -24,7 +25,7 @@ import rounds
 from training_job import children_of
 
 STEPS = 24
-CASES = ["local", "2 workers"]
+CASES = ["local", "2 workers", "2 workers + 2 ps"]
 FLAGS = ["--model", "cnn", "--dropout", "0.3", "--batch-size", "8", "--max-steps", str(STEPS), "--save-every", "2",
          "--keep", "3", "--log-every", "1"]
 STEP_LINE = re.compile(rb"step (\d+) loss")
@@ -34,7 +35,8 @@ def command_of(args, case, model_dir):
     program = [f"{args.bin}/fashion_mnist", *FLAGS, "--model-dir", model_dir]
     if case == "local":
         return program
-    return [f"{args.bin}/tutti", "run", "--workers", "2", "--", *program, "--strategy", "allreduce"]
+    roles = ["--workers", "2", *(["--ps", "2"] if "ps" in case else [])]
+    return [f"{args.bin}/tutti", "run", *roles, "--", *program, "--strategy", "ps-sync" if "ps" in case else "allreduce"]
 
 
 class Run:
@@ -58,7 +60,7 @@ class Run:
         return False
 
     def kill(self, case, generator):
-        """Everything at once, or one worker of two, whose end the other then has to notice."""
+        """Everything at once, or one task of several, whose end the others then have to notice."""
         victims = [self.process.pid] if case == "local" else children_of(self.process.pid)
         if case != "local" and generator.random() < 0.5:
             victims = [generator.choice(victims)] if victims else []
@@ -82,8 +84,17 @@ class Run:
         self.process.wait()
 
 
-def last_shard(model_dir):
-    return f"{model_dir}/checkpoint-{STEPS:06}/shard-00000.safetensors"
+def last_checkpoint(model_dir):
+    return f"{model_dir}/checkpoint-{STEPS:06}"
+
+
+def check_same(made, unbroken):
+    names = sorted(os.listdir(unbroken))
+    if sorted(os.listdir(made)) != names:
+        raise rounds.Wrong(f"the last checkpoint has the files {sorted(os.listdir(made))}, expected {names}")
+    _, others, failed = filecmp.cmpfiles(made, unbroken, names, shallow=False)
+    if others or failed:
+        raise rounds.Wrong(f"the last checkpoint has other bytes than that of the unbroken run in {others + failed}")
 
 
 def train_to_the_end(args, case, model_dir):
@@ -121,12 +132,11 @@ def run_round(args, case, generator, unbroken, counts):
                     run.kill(case, generator)
             finally:
                 run.close()
-            counts["kills"] += 1
+            counts["strikes"] += 1
             counts["during a save"] += any(name.startswith(".tmp-") for name in os.listdir(model_dir))
             check_newest(args, model_dir)
         run = train_to_the_end(args, case, model_dir)
-        if not filecmp.cmp(last_shard(model_dir), unbroken, shallow=False):
-            raise rounds.Wrong("the last checkpoint has other bytes than that of the unbroken run")
+        check_same(last_checkpoint(model_dir), unbroken)
         # A training that was killed after its last checkpoint has nothing left to do.
         return (run.first_step or time.monotonic()) - run.began
 
@@ -135,16 +145,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     rounds.add_arguments(parser)
     parser.add_argument("--strikes", type=int, default=2, help="kills in a round (default 2)")
+    parser.add_argument("--case", choices=CASES, action="append", help="only this one; may be repeated")
     args = parser.parse_args()
-    counts = {"kills": 0, "during a save": 0}
+    cases = (args.case or CASES)[:args.kills]
+    counts = {"strikes": 0, "during a save": 0}
     with tempfile.TemporaryDirectory(prefix="tutti-unbroken-") as folder:
-        for case in CASES[:args.kills]:
+        for case in cases:
             train_to_the_end(args, case, f"{folder}/{case}")
-        code = rounds.run(args, CASES[:args.kills],
+        code = rounds.run(args, cases,
                           lambda what, case, generator: run_round(args, case, generator,
-                                                                  last_shard(f"{folder}/{case}"), counts),
-                          "same bytes; the first step")
-    print(f"{counts['kills']} kills, {counts['during a save']} of them during a save")
+                                                                  last_checkpoint(f"{folder}/{case}"), counts),
+                          "same bytes; the first step", counts)
+    print(f"{counts['strikes']} kills, {counts['during a save']} of them during a save")
     return code
 
 

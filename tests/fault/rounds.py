@@ -59,15 +59,17 @@ class Leftovers:
         self.folder.cleanup()
 
 
-def run(args, cases, run_round, happened="noticed by all"):
-    """Runs the rounds, over the cases in turn, prints a line each and statistics, and returns the exit code."""
+def run(args, cases, run_round, happened="noticed by all", counts=None):
+    """Runs the rounds, over the cases (of each fault, or of all) in turn, prints a line each and statistics, and returns the
+    exit code. What run_round counts in `counts` is kept with the rounds."""
     seed = args.seed if args.seed is not None else random.randrange(1 << 30)
     print(f"seed {seed}", flush=True)
     generator = random.Random(seed)
     done = []
     for what, count in ((KILL, args.kills), (STOP, args.stops)):
+        of_fault = cases[what] if isinstance(cases, dict) else cases
         for number in range(count):
-            entry = {"fault": what, "case": cases[number % len(cases)], "seconds": None}
+            entry = {"fault": what, "case": of_fault[number % len(of_fault)], "seconds": None}
             try:
                 entry["seconds"] = run_round(what, entry["case"], generator)
                 outcome = f"{happened} after {entry['seconds']:.3f} s"
@@ -79,7 +81,7 @@ def run(args, cases, run_round, happened="noticed by all"):
         print("{fault}s ({case}): {right} of {rounds} as promised, {happened} after {p50} (p50), {p99} (p99), {most} (most)"
               .format(happened=happened, **row), flush=True)
     if args.json:
-        keep(args.json, {"seed": seed, "kills": args.kills, "stops": args.stops}, done)
+        keep(args.json, {"seed": seed, "kills": args.kills, "stops": args.stops, **(counts or {})}, done)
     return 0 if all(entry["seconds"] is not None for entry in done) else 1
 
 
