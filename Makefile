@@ -4,13 +4,15 @@ JOBS ?= $(shell nproc)
 # DEPS=skip leaves the system's packages alone.
 DEPS ?= install
 
-.PHONY: help install-deps build demo test soak check format clean
+.PHONY: help install-deps build demo test docs package soak check format clean
 
 help:
 	@echo "make demo          install what is missing, build what the demo runs, and train on"
 	@echo "                   Fashion-MNIST with 2 workers"
 	@echo "make test          install what is missing, build everything, and run the tests"
 	@echo "make build         build everything into build/"
+	@echo "make docs          the API reference, build/docs/index.html"
+	@echo "make package       Debian packages tutti and libtutti-dev in build/packages"
 	@echo "make check         check format, layers and documents"
 	@echo "make format        format every source"
 	@echo "make soak          run what is too long for every change; the result is docs/soak.md"
@@ -42,6 +44,14 @@ ifneq ($(DEPS),skip)
 endif
 	@ctest --preset release -j $(JOBS)
 
+docs: install-deps
+	@cmake --preset release > /dev/null
+	@cmake --build --preset release --target docs
+	@echo "make docs: build/docs/index.html"
+
+package: build
+	@cpack --config build/CPackConfig.cmake -B build/packages
+
 soak: install-deps
 ifneq ($(DEPS),skip)
 	@scripts/install-deps --soak
@@ -51,7 +61,7 @@ endif
 check: install-deps
 	@scripts/check-format
 	@scripts/check-layers
-	@scripts/check-readme
+	@scripts/check-readme --static
 
 format: install-deps
 	@scripts/check-format --fix

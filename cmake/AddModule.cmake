@@ -61,7 +61,8 @@ function(add_module name)
 
   if(NOT arg_TEST_ONLY)
     target_link_libraries(tutti INTERFACE tutti::${name})
-    install(TARGETS ${target} EXPORT tutti ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${target} EXPORT tutti ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}"
+            COMPONENT development)
     tutti_install_headers(${arg_PUBLIC_HEADERS})
   endif()
 
@@ -88,7 +89,9 @@ function(tutti_install_headers)
   foreach(header IN LISTS ARGN)
     file(RELATIVE_PATH path "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}/${header}")
     get_filename_component(folder "${path}" DIRECTORY)
-    install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${folder}")
+    install(FILES "${header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/${folder}"
+            COMPONENT development)
+    set_property(GLOBAL APPEND PROPERTY TUTTI_PUBLIC_HEADERS "${PROJECT_SOURCE_DIR}/${path}")
   endforeach()
 endfunction()
 
@@ -108,7 +111,7 @@ function(add_program name)
   tutti_precompile(${target} program)
   tutti_unity(${target})
   if(arg_INSTALL)
-    install(TARGETS ${target} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(TARGETS ${target} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
   endif()
 endfunction()
 

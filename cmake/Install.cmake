@@ -10,8 +10,9 @@ endif()
 target_include_directories(
   tutti INTERFACE "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>"
                   "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
-install(TARGETS tutti EXPORT tutti)
-install(EXPORT tutti NAMESPACE tutti:: FILE tuttiTargets.cmake DESTINATION "${TUTTI_PACKAGE_DIR}")
+install(TARGETS tutti EXPORT tutti COMPONENT development)
+install(EXPORT tutti NAMESPACE tutti:: FILE tuttiTargets.cmake DESTINATION "${TUTTI_PACKAGE_DIR}"
+        COMPONENT development)
 
 configure_package_config_file(
   cmake/tuttiConfig.cmake.in "${PROJECT_BINARY_DIR}/tuttiConfig.cmake"
@@ -23,5 +24,7 @@ install(
         "${PROJECT_BINARY_DIR}/tuttiConfigVersion.cmake"
         cmake/Dependencies.cmake
         cmake/FindOneDNN.cmake
-  DESTINATION "${TUTTI_PACKAGE_DIR}")
-install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+  DESTINATION "${TUTTI_PACKAGE_DIR}"
+  COMPONENT development)
+install(FILES LICENSE README.md CHANGELOG.md DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+        COMPONENT program)
