@@ -130,7 +130,7 @@ class Measurement {
   }
 
   // The data of a rank in call `call_`: small whole numbers, others in every call, as
-  // tools/tutti/bench_allreduce_data.h has them.
+  // tools/tutti/bench/allreduce_data.h has them.
   void Write(float* data, size_t count) const {
     float row[kRow];
     for (size_t i = 0; i < std::min(kRow, count); ++i) {

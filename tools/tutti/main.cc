@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "tools/tutti/bench.h"
-#include "tools/tutti/bench_allreduce.h"
-#include "tools/tutti/bench_checkpoint.h"
+#include "tools/tutti/bench/allreduce.h"
+#include "tools/tutti/bench/bench.h"
+#include "tools/tutti/bench/checkpoint.h"
 #include "tools/tutti/checkpoint_command.h"
 #include "tools/tutti/doctor.h"
 #include "tools/tutti/explain/explain.h"

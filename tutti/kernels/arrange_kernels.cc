@@ -10,7 +10,7 @@
 #include "tutti/graph/ops/strided_range.h"
 #include "tutti/kernels/dynamic_kernel.h"
 #include "tutti/kernels/from_double.h"
-#include "tutti/kernels/indices.h"
+#include "tutti/kernels/shape/indices.h"
 #include "tutti/tensor/product.h"
 
 namespace tutti {

@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "tutti/device/kernel_registry.h"
-#include "tutti/kernels/strided_copy.h"
+#include "tutti/kernels/shape/strided_copy.h"
 
 namespace tutti {
 

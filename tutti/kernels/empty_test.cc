@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tutti/kernels/register.h"
-#include "tutti/kernels/row_indices.h"
+#include "tutti/kernels/update/row_indices.h"
 #include "tutti/testing/kernel_runner.h"
 
 namespace tutti {

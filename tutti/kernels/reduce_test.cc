@@ -7,8 +7,8 @@
 
 #include "tutti/base/error.h"
 #include "tutti/graph/ops/source.h"
-#include "tutti/kernels/reduce_dims.h"
 #include "tutti/kernels/register.h"
+#include "tutti/kernels/shape/reduce_dims.h"
 #include "tutti/testing/kernel_runner.h"
 #include "tutti/testing/random.h"
 

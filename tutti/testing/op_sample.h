@@ -90,7 +90,7 @@ std::span<const std::string_view> OpsThatRunTheReference();
 struct CoveredOp {
   std::string_view op;
   std::string_view why;   // "stateful", "async", ...
-  std::string_view file;  // "tutti/kernels/state_test.cc"
+  std::string_view file;  // "tutti/kernels/update/state_test.cc"
   std::string_view test;  // "StateTest.AssignAdd", which must stand in that file
 };
 std::span<const CoveredOp> OpsCoveredElsewhere();

@@ -7,7 +7,7 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/cpu/stand_in.h"
-#include "tutti/kernels/reduce_dims.h"
+#include "tutti/kernels/shape/reduce_dims.h"
 
 namespace tutti {
 namespace {

@@ -19,7 +19,7 @@
 #include "tutti/kernels/cpu/conv_few_channels.h"
 #include "tutti/kernels/cpu/conv_primitive.h"
 #include "tutti/kernels/cpu/register.h"
-#include "tutti/kernels/run_time_shape.h"
+#include "tutti/kernels/shape/run_time_shape.h"
 
 namespace tutti {
 namespace {

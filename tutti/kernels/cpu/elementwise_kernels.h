@@ -4,8 +4,8 @@
 
 #include "tutti/device/device.h"
 #include "tutti/device/kernel_registry.h"
-#include "tutti/kernels/broadcast.h"
 #include "tutti/kernels/cpu/vector_loops.h"
+#include "tutti/kernels/shape/broadcast.h"
 
 // Float32 kernels made of vector loops; the families elementwise and activation register them.
 namespace tutti {

@@ -4,8 +4,8 @@
 
 #include "tutti/device/kernel_registry.h"
 #include "tutti/graph/ops/elementwise_program.h"
-#include "tutti/kernels/broadcast.h"
 #include "tutti/kernels/cpu/vector_loops.h"
+#include "tutti/kernels/shape/broadcast.h"
 
 namespace tutti {
 

@@ -9,7 +9,7 @@
 #include "tutti/kernels/accumulate.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/from_double.h"
-#include "tutti/kernels/gather_geometry.h"
+#include "tutti/kernels/shape/gather_geometry.h"
 
 namespace tutti {
 namespace {

@@ -10,8 +10,8 @@
 #include "tutti/base/checked.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/dynamic_kernel.h"
-#include "tutti/kernels/row_indices.h"
-#include "tutti/kernels/variable_access.h"
+#include "tutti/kernels/update/row_indices.h"
+#include "tutti/kernels/update/variable_access.h"
 
 namespace tutti {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "tutti/device/device.h"
 #include "tutti/kernels/cpu/register.h"
-#include "tutti/kernels/matrices.h"
+#include "tutti/kernels/shape/matrices.h"
 
 namespace tutti {
 namespace {

@@ -1,7 +1,7 @@
 // A step of gradient descent whose gradient is a product: one GEMM that adds to the variable.
 #include "tutti/kernels/cpu/fused_matrix.h"
 #include "tutti/kernels/cpu/gemm.h"
-#include "tutti/kernels/variable_access.h"
+#include "tutti/kernels/update/variable_access.h"
 
 namespace tutti {
 namespace {

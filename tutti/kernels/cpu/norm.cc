@@ -9,7 +9,7 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/cpu/norm_loops.h"
 #include "tutti/kernels/cpu/register.h"
-#include "tutti/kernels/labels.h"
+#include "tutti/kernels/shape/labels.h"
 
 namespace tutti {
 namespace {

@@ -12,7 +12,7 @@
 #include "tutti/base/checked.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/cpu/stand_in.h"
-#include "tutti/kernels/gather_geometry.h"
+#include "tutti/kernels/shape/gather_geometry.h"
 
 namespace tutti {
 namespace {

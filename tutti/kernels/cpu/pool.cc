@@ -6,7 +6,7 @@
 #include "tutti/kernels/cpu/onednn.h"
 #include "tutti/kernels/cpu/pool_loops.h"
 #include "tutti/kernels/cpu/register.h"
-#include "tutti/kernels/run_time_shape.h"
+#include "tutti/kernels/shape/run_time_shape.h"
 
 namespace tutti {
 namespace {

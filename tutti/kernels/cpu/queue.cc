@@ -5,8 +5,8 @@
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/queue_type.h"
 #include "tutti/kernels/cpu/register.h"
-#include "tutti/kernels/queue_resource.h"
-#include "tutti/kernels/resource_access.h"
+#include "tutti/kernels/waiting/queue_resource.h"
+#include "tutti/kernels/waiting/resource_access.h"
 
 namespace tutti {
 namespace {

@@ -11,7 +11,7 @@
 #include "tutti/kernels/cpu/reduce_loops.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/cpu/stand_in.h"
-#include "tutti/kernels/reduce_dims.h"
+#include "tutti/kernels/shape/reduce_dims.h"
 
 namespace tutti {
 namespace {

@@ -16,8 +16,8 @@
 #include "tutti/base/checked.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/dynamic_kernel.h"
-#include "tutti/kernels/row_groups.h"
-#include "tutti/kernels/row_indices.h"
+#include "tutti/kernels/update/row_groups.h"
+#include "tutti/kernels/update/row_indices.h"
 
 namespace tutti {
 namespace {

@@ -6,7 +6,7 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/cpu/softmax_loops.h"
-#include "tutti/kernels/labels.h"
+#include "tutti/kernels/shape/labels.h"
 
 namespace tutti {
 namespace {

@@ -1,7 +1,7 @@
 // The plain updates of float32 variables, with the vector loops of Add and Sub.
-#include "tutti/kernels/accumulate_kernel.h"
 #include "tutti/kernels/cpu/register.h"
 #include "tutti/kernels/cpu/vector_loops.h"
+#include "tutti/kernels/update/accumulate_kernel.h"
 
 namespace tutti {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "tutti/kernels/strided_copy.h"
+#include "tutti/kernels/shape/strided_copy.h"
 
 namespace tutti {
 

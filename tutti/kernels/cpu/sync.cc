@@ -5,11 +5,11 @@
 
 #include "tutti/device/kernel.h"
 #include "tutti/graph/op_def.h"
-#include "tutti/kernels/accumulator_resource.h"
 #include "tutti/kernels/cpu/register.h"
-#include "tutti/kernels/resource_access.h"
-#include "tutti/kernels/row_indices.h"
-#include "tutti/kernels/sync_resources.h"
+#include "tutti/kernels/update/row_indices.h"
+#include "tutti/kernels/waiting/accumulator_resource.h"
+#include "tutti/kernels/waiting/resource_access.h"
+#include "tutti/kernels/waiting/sync_resources.h"
 
 namespace tutti {
 namespace {

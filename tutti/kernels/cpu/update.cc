@@ -9,7 +9,7 @@
 #include <hwy/highway.h>
 
 #include "tutti/kernels/cpu/register.h"
-#include "tutti/kernels/update_kernel.h"
+#include "tutti/kernels/update/update_kernel.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace tutti {

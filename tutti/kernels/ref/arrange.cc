@@ -1,8 +1,8 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/arrange_kernels.h"
 #include "tutti/kernels/dynamic_kernel.h"
-#include "tutti/kernels/indices.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/indices.h"
 
 namespace tutti {
 namespace {

@@ -4,9 +4,9 @@
 #include <string>
 
 #include "tutti/device/device.h"
-#include "tutti/kernels/broadcast.h"
 #include "tutti/kernels/ref/register.h"
 #include "tutti/kernels/ref/scalar.h"
+#include "tutti/kernels/shape/broadcast.h"
 
 namespace tutti {
 namespace {

@@ -1,9 +1,9 @@
 // Select, Cast and Clip.
 #include "tutti/device/device.h"
-#include "tutti/kernels/broadcast.h"
 #include "tutti/kernels/ref/convert.h"
 #include "tutti/kernels/ref/register.h"
 #include "tutti/kernels/ref/scalar.h"
+#include "tutti/kernels/shape/broadcast.h"
 
 namespace tutti {
 namespace {

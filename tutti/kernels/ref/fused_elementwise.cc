@@ -5,8 +5,8 @@
 
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/elementwise_program.h"
-#include "tutti/kernels/broadcast.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/broadcast.h"
 
 namespace tutti {
 namespace {

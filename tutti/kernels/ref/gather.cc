@@ -3,8 +3,8 @@
 #include "tutti/device/device.h"
 #include "tutti/kernels/accumulate.h"
 #include "tutti/kernels/from_double.h"
-#include "tutti/kernels/gather_geometry.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/gather_geometry.h"
 
 namespace tutti {
 namespace {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "tutti/device/device.h"
-#include "tutti/kernels/matrices.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/matrices.h"
 
 namespace tutti {
 namespace {

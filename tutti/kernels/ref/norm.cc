@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "tutti/device/device.h"
-#include "tutti/kernels/labels.h"
 #include "tutti/kernels/ref/floating.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/labels.h"
 
 namespace tutti {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "tutti/device/device.h"
-#include "tutti/kernels/gather_geometry.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/gather_geometry.h"
 #include "tutti/tensor/product.h"
 
 namespace tutti {

@@ -6,7 +6,7 @@
 #include "tutti/graph/ops/conv_window.h"
 #include "tutti/kernels/ref/accumulator.h"
 #include "tutti/kernels/ref/register.h"
-#include "tutti/kernels/run_time_shape.h"
+#include "tutti/kernels/shape/run_time_shape.h"
 
 namespace tutti {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "tutti/device/device.h"
 #include "tutti/kernels/from_double.h"
-#include "tutti/kernels/indices.h"
 #include "tutti/kernels/random_kernels.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/indices.h"
 
 namespace tutti {
 namespace {

@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "tutti/device/device.h"
-#include "tutti/kernels/reduce_dims.h"
 #include "tutti/kernels/ref/floating.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/reduce_dims.h"
 
 namespace tutti {
 namespace {

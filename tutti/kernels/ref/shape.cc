@@ -4,8 +4,8 @@
 #include "tutti/device/device.h"
 #include "tutti/graph/ops/range_length.h"
 #include "tutti/kernels/dynamic_kernel.h"
-#include "tutti/kernels/indices.h"
 #include "tutti/kernels/ref/register.h"
+#include "tutti/kernels/shape/indices.h"
 
 namespace tutti {
 namespace {

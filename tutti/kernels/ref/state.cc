@@ -5,9 +5,9 @@
 #include <type_traits>
 
 #include "tutti/base/error.h"
-#include "tutti/kernels/accumulate_kernel.h"
 #include "tutti/kernels/ref/register.h"
-#include "tutti/kernels/variable_access.h"
+#include "tutti/kernels/update/accumulate_kernel.h"
+#include "tutti/kernels/update/variable_access.h"
 
 namespace tutti {
 namespace {

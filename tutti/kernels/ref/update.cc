@@ -4,7 +4,7 @@
 #include <type_traits>
 
 #include "tutti/kernels/ref/register.h"
-#include "tutti/kernels/update_kernel.h"
+#include "tutti/kernels/update/update_kernel.h"
 
 namespace tutti {
 namespace {
