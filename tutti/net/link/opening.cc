@@ -218,7 +218,8 @@ bool StreamLink::TryToJoin(const Hello& hello) {
   return true;
 }
 
-// The packet comes over another socket than the hello before it, and may overtake it on a busy host.
+// The packet comes over another socket than the hello before it, and may overtake it on a busy
+// host.
 void StreamLink::Joined(Socket socket) {
   if (state() != State::kHello || dialled_ || !socket.valid()) return;
   if (peer_window_ == 0) {

@@ -146,7 +146,7 @@ class StreamLink final : public Link,
   uint64_t dial_round_ = 0;  // a timer or an answer of an earlier round is out of date
   int64_t dial_deadline_ = 0;
   bool dialled_ = false;
-  Socket left_;  // the connection that was left for joined memory, until the peer has left it too
+  Socket left_;   // the connection that was left for joined memory, until the peer has left it too
   Socket early_;  // joined memory before the peer's hello was read
   std::string secret_;
   uint64_t watch_ = 0;
