@@ -73,11 +73,12 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
                                          "where nodes and variables of a graph go");
   explain->add_option("algorithm", options.algorithm,
                       "direct, ring, halving-doubling, tree, hierarchical, central...");
-  explain->add_option("--operation", options.operation, "What is done (all-reduce)");
+  explain->add_option("--operation", options.operation, "The collective operation (all-reduce)");
   explain->add_option("--ranks", options.ranks, "How many ranks (4)")
       ->check(CLI::Range(1, collective::kMaxRanks));
   explain->add_option("--segments", options.segments, "Pieces a chunk is cut into (1)");
-  explain->add_option("--root", options.root, "Of broadcast, reduce, gather and scatter (0)");
+  explain->add_option("--root", options.root,
+                      "Root rank of broadcast, reduce, gather and scatter (0)");
   explain->add_option("--servers", options.servers, "Ranks of central that are servers (1)");
   explain->add_flag("--own-hosts", options.own_hosts, "The last ranks are servers without data");
   explain->add_option("--hosts", options.hosts, "The host of each rank: 0,0,1,1")->delimiter(',');
@@ -88,11 +89,12 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
   explain->add_flag("--verify", options.verify, "Prove the schedule correct; list what was proved");
 
   CLI::App* cost = explain->add_subcommand("cost", "Compare the algorithms on given links");
-  cost->add_option("--bytes", cost_options.bytes, "Of the data: 64K, 1.2G");
+  cost->add_option("--bytes", cost_options.bytes, "Size of the data: 64K, 1.2G");
   cost->add_option("--ranks", cost_options.ranks, "How many ranks");
-  cost->add_option("--link", cost_options.link, "Of every rank, each way: 1GB/s, 25Gbit/s");
-  cost->add_option("--latency", cost_options.latency, "Of a message: 5us (0s)");
-  cost->add_option("--reduce", cost_options.reduce, "Rate at which a rank sums: 10GB/s (no time)");
+  cost->add_option("--link", cost_options.link,
+                   "Link rate of each rank, per direction: 1GB/s, 25Gbit/s");
+  cost->add_option("--latency", cost_options.latency, "Latency of a message: 5us (0s)");
+  cost->add_option("--reduce", cost_options.reduce, "Rate at which a rank sums: 10GB/s (infinite)");
   cost->add_option("--topology", cost_options.topology, "A fabric in TOML instead of equal links");
   cost->add_option("--segments", cost_options.segments,
                    "Pieces a chunk is cut into (the best of 1, 4, 16 and 64)");
@@ -102,11 +104,11 @@ void AddExplain(CLI::App& app, ExplainOptions& options, CostOptions& cost_option
   cost->callback([&cost_options] { Print(ExplainCost(cost_options)); });
   const auto add_graph = [&](CLI::App* command) {
     command->add_option("graph", placement_options.graph, kGraphHelp)->required();
-    command->add_option("--batch", placement_options.batch, "What an unknown dimension is (32)")
+    command->add_option("--batch", placement_options.batch, "Size used for unknown dimensions (32)")
         ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
     command->add_option("--rows", placement_options.rows, "Nodes that are listed (40)")
         ->check(CLI::Range(0, 1 << 30));
-    command->add_flag("--json", placement_options.json, "For machines, with all nodes");
+    command->add_flag("--json", placement_options.json, "Print JSON, with all nodes");
   };
   CLI::App* nodes = explain->add_subcommand(
       "nodes", "Estimated against measured time of each node, the worst first");
@@ -183,14 +185,14 @@ CLI::App* AddRun(CLI::App& app, LaunchOptions& launch, RunHosts& hosts) {
       "examples: tutti run --workers 2 -- build/bin/fashion_mnist --strategy allreduce\n"
       "          TUTTI_JOB_TOKEN=secret tutti run --workers 1 --ps 2 -- tutti server");
   RoleCounts& roles = launch.roles;
-  run->add_flag("--chief", roles.chief, "Have a chief beside the workers (worker 0 leads)");
+  run->add_flag("--chief", roles.chief, "Start a chief beside the workers (else worker 0 leads)");
   run->add_option("--workers", roles.workers, "Worker tasks to start (1)")
       ->check(CLI::Range(0, 4096));
   run->add_option("--ps", roles.ps, "Parameter server tasks to start (0)")
       ->check(CLI::Range(0, 4096));
   run->add_flag("--evaluator", roles.evaluator,
                 "Have an evaluator, which evaluates every checkpoint in --model-dir");
-  run->add_option("--devices", launch.devices, "Devices of every task (as the program likes)")
+  run->add_option("--devices", launch.devices, "Devices of every task (the program's default)")
       ->check(CLI::Range(1, 1024));
   run->add_option("--cores-per-worker", launch.cores_per_worker,
                   "Cores that each task that trains is pinned to (an even share)")
@@ -312,7 +314,7 @@ void AddCheckpointCommands(CLI::App& app, InspectOptions& inspect_options,
       ->required();
   convert->add_flag("--weights", convert_options.weights,
                     "Leave out slots of optimizers and the global step");
-  convert->add_option("--step", convert_options.step, "Of the checkpoint that is made (0)")
+  convert->add_option("--step", convert_options.step, "Step of the new checkpoint (0)")
       ->check(CLI::NonNegativeNumber);
   convert->callback([&convert_options] { ThrowIfError(Convert(convert_options)); });
 }
@@ -398,7 +400,7 @@ int Main(int argc, char** argv) {
   CLI::App* step = bench->add_subcommand("step", "Time of a training step (all models)");
   add_model(step);
   step->add_flag("--losses", options.losses,
-                 "Also the losses of the first steps, from the first values of our peers");
+                 "Also print the losses of the first steps, from the initial values of peers");
   step->callback([&] { BenchStep(options); });
   CLI::App* peak = bench->add_subcommand("peak", "Memory of a training step (cnn, batch 256)");
   add_model(peak);
@@ -466,13 +468,13 @@ int Main(int argc, char** argv) {
                         "sum, mean, min, max or product (sum)");
   allreduce->add_option("--wire", collective.wire, "as-is, bfloat16 or float16 (as-is)");
   allreduce->add_flag("--broadcast", collective.broadcast,
-                      "Bring the data of rank 0 to the others instead");
+                      "Measure a broadcast from rank 0 instead");
   allreduce
       ->add_option("--busy", collective.busy,
                    "Processes that compute all the time beside the ranks (0)")
       ->check(CLI::Range(0, 1024));
   allreduce->add_flag("--explain", collective.explain, "Show why the algorithm was chosen");
-  allreduce->add_option("--rank", collective.rank, "Be one rank of a job, with --size");
+  allreduce->add_option("--rank", collective.rank, "Run as one rank of a job, with --size");
   allreduce->add_option("--size", collective.size, "Ranks of that job");
   allreduce->add_option("--address", collective.address, "Where its rank 0 listens, host:port");
   allreduce->add_option("--file", collective.file, "Where its rank 0 writes its address");
@@ -489,7 +491,7 @@ int Main(int argc, char** argv) {
 
   CheckpointBench saving;
   CLI::App* checkpoint = bench->add_subcommand("checkpoint", "Time of a save and of a restore");
-  checkpoint->add_option("--bytes", saving.bytes, "Of all variables (500M)");
+  checkpoint->add_option("--bytes", saving.bytes, "Size of all variables (500M)");
   checkpoint->add_option("--dir", saving.folder, "Where to write (.)");
   checkpoint->add_option("--rounds", saving.rounds, "Saves to take the median of (5)")
       ->check(CLI::Range(1, 1000));

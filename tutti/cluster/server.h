@@ -83,10 +83,9 @@ struct ServerOptions {
 //   Server server;
 //   Session writer(graph, {.server = &server});
 //   Session reader(other_graph, {.server = &server});
-//
 // With a cluster it is one of its tasks: it listens at one port, runs parts of steps for the other
 // tasks, and is the master of sessions that clients connect to it. Sessions that are attached to it
-// use the devices of all tasks; what nobody places goes to this one.
+// use the devices of all tasks; nodes without a device run on this task.
 //
 //   Server server({.job = "ps", .task = 0, .cluster = {{"ps", {{0, "host0:2222"}}}, ...}});
 //   server.Join();
@@ -105,8 +104,8 @@ class Server {
   // task of a cluster also the requests and bytes of other tasks. They may outlive the server.
   void AddMetrics(MetricsRegistry& metrics) const;
 
-  // Forgets the variables and queues of a container. Steps that have run already keep those that
-  // they use; steps that are compiled from here on make new ones.
+  // Removes the variables and queues of a container. Steps that have already run keep those that
+  // they use; steps compiled later create new ones.
   void Reset(const std::string& container = "");
 
   // Where it listens, "host:port"; "" without a cluster.

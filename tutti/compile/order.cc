@@ -1,9 +1,9 @@
 // The graph's own order, by id, is a topological one. A plan follows it, with four exceptions.
 //
-// What travels comes first. Nodes that start early (AllReduce) wait for others while the lane
-// computes, so the sooner they start the better. They are ranked by how much must be computed for
-// them; then come the nodes that the first of them needs, then those that the second needs besides,
-// and so on, and what none of them needs at the end. So the gradient of a layer's weights is
+// Communication comes first. Nodes that start early (AllReduce) wait for other ranks while the lane
+// computes, so they should start as early as possible. They are ranked by how much computation they
+// need; the plan has the nodes that the first of them needs, then those that the second needs as
+// well, and so on, and at the end what none of them needs. So the gradient of a layer's weights is
 // computed before that of its input, which only the buckets of earlier layers want, and what a
 // program appends to a bucket at the very end of the graph (counts, copies) does not hold it back.
 //
@@ -15,8 +15,8 @@
 // ordered so still follow one order of the whole step, in which each Send is behind what it sends;
 // therefore no two devices wait for each other.
 //
-// Constants and feeds come at the very front: nobody waits for them (a learning rate is built after
-// all gradients).
+// Constants and feeds come at the very front, since their values exist before the step (a learning
+// rate is built after all gradients).
 //
 // Within these the ids decide. A node never precedes what it waits for: its inputs, its control
 // inputs and, if it updates a variable, the readers that were built before it and earlier updates.

@@ -31,7 +31,8 @@ class DatasetReader {
   // Its columns may be views of the dataset's: do not write to them.
   // Throws Error when a map function does, or changes the number of samples.
   virtual bool Next(Minibatch* batch) = 0;
-  // Goes on with the global batch that begins at `position`. False: it cannot, make another reader.
+  // Continues with the global batch that begins at `position`. Returns false if this reader cannot;
+  // make another reader then.
   virtual bool SeekTo(int64_t /*position*/) { return false; }
 };
 
@@ -52,12 +53,12 @@ class Dataset {
   // Columns from IDX files (see idx.h), by name of column.
   static Dataset FromIdx(const std::map<std::string, std::string>& paths);
 
-  // Every epoch in an order of its own.
+  // Shuffles the samples, differently in every epoch.
   Dataset Shuffle(uint64_t seed) const;
-  // Goes through the samples `epochs` times; without this once, with -1 for ever.
+  // Repeats the samples for `epochs` epochs; -1: without end. Without this call there is one epoch.
   Dataset Repeat(int64_t epochs = -1) const;
-  // Samples a step, over all workers. Throws Error unless size > 0. A batch may reach over the end
-  // of an epoch; the last one may be smaller.
+  // Sets the number of samples in a global batch, which all workers share. Throws Error unless size
+  // > 0. A batch may span the end of an epoch; the last batch may be smaller.
   Dataset Batch(int64_t size) const;
   // Changes a batch's columns, on the thread that reads. It must keep the number of samples and
   // should depend on nothing but them.

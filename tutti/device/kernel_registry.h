@@ -27,8 +27,8 @@ struct KernelDef {
   std::function<std::unique_ptr<Kernel>()> make = {};
   // Pairs (input, output) that may share memory: the kernel reads each element before it writes it.
   std::vector<std::pair<int, int>> in_place = {};
-  // Set for kernels that run faster on blocked layouts. Called with concrete types. Row-major
-  // everywhere if it has no wish for these shapes.
+  // Set for kernels that run faster on blocked layouts. Called with concrete types. Returns
+  // row-major layouts if the kernel has no preference for these shapes.
   std::function<LayoutWish(const Node& node, std::span<const ValueType> inputs,
                            std::span<const ValueType> outputs)>
       layout_wish = {};
@@ -50,7 +50,7 @@ class KernelRegistry {
   // The kernel for (op, kind, dtype). For "cpu", falls back to the reference kernel if there is no
   // faster one. Null if there is neither.
   const KernelDef* Find(std::string_view op, std::string_view kind, DType dtype) const;
-  // Exactly that kind, no stand-in.
+  // The kernel of exactly that kind, without a fallback. Null if there is none.
   const KernelDef* FindExact(std::string_view op, std::string_view kind, DType dtype) const;
 
   // For messages: "cpu: float32; ref: all".

@@ -13,11 +13,11 @@
 
 namespace tutti {
 
-// Graph::Add for code that speaks Status.
+// Graph::Add for code that returns absl::Status.
 absl::StatusOr<Node*> AddNode(Graph& graph, NodeSpec spec);
 
-// What the graph alone tells of an output's value: a Constant, the Shape of a known shape, and
-// integer arithmetic on those as far as it is common in shapes. nullopt when it tells nothing.
+// The value of an output if the graph determines it: a Constant, the Shape of a known shape, or one
+// of the integer operations on these that shape computations use. Otherwise nullopt.
 std::optional<Tensor> ConstantValue(Output output);
 
 // How the functions of graph/ops make a node:

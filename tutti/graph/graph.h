@@ -204,7 +204,8 @@ class DeviceScope {
  public:
   DeviceScope(Graph& graph, std::string_view device,
               std::source_location where = std::source_location::current());
-  // They ask for what `like` asks for: a device, or colocation with another node.
+  // New nodes request the same placement as `like`: its device, or its colocation with another
+  // node.
   DeviceScope(Graph& graph, const Node& like);
   ~DeviceScope();
   DeviceScope(const DeviceScope&) = delete;

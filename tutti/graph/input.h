@@ -27,7 +27,7 @@ class Input {
   bool is_literal() const { return output_.node == nullptr; }
   bool is_number() const {
     return is_number_;
-  }  // a C++ number, which takes the dtype of its neighbours
+  }  // a C++ number; OpBuilder converts it to the dtype of the op's first Output
   Output output() const { return output_; }
   const Tensor& literal() const { return literal_; }
   const std::source_location& where() const { return where_; }

@@ -50,7 +50,8 @@ struct OpDef {
   std::function<absl::Status(InferContext&)> infer = {};
   Gradient gradient = Gradient::kNone;
   bool stateful = false;  // has effects or reads state: never folded, merged, or run twice
-  // Stateful, but only reads state or draws random numbers: others cannot tell that it ran.
+  // Stateful, but only reads state or draws random numbers: running it has no effect on other
+  // nodes.
   bool without_effects = false;
   // Stateful so that it always runs, but all that it can do is end the step with an error (Assert).
   bool only_checks = false;
@@ -81,7 +82,7 @@ struct OpDef {
   int fixed_inputs() const;  // how many names do not end in "..."
   bool variadic() const { return !inputs.empty() && inputs.back().ends_with("..."); }
   bool has_effects() const { return (stateful || async) && !without_effects; }
-  // Does a run leave nothing behind but its outputs or an error?
+  // True if running it has no effect except its outputs or an error.
   bool only_computes() const { return !has_effects() || only_checks; }
   // May an input be held for longer than the node runs? An asynchronous kernel may do that, too.
   bool may_keep_inputs() const { return keeps_inputs || async; }

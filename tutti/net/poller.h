@@ -37,8 +37,8 @@ class Poller {
   void Change(int fd, uint32_t events, EventHandler* handler);
   void Remove(int fd);
 
-  // Tells the handlers of all that is there, without waiting. What happened before the call has
-  // been told when it returns.
+  // Calls the handlers for all pending events, without waiting. Events from before the call have
+  // been handled when it returns.
   void Dispatch();
 
   // Sleeps until Dispatch would find something, Wake was called since the last Wait, a deadline has

@@ -14,13 +14,13 @@ Initializer Zeros(const Shape& shape, DType dtype = kFloat32);
 Initializer Ones(const Shape& shape, DType dtype = kFloat32);
 // `value` everywhere, converted to `dtype`.
 Initializer Full(const Shape& shape, double value, DType dtype = kFloat32);
-// This very tensor.
+// The given tensor.
 Initializer Value(Tensor value);
 
-// Even in [lo, hi).
+// Uniformly distributed in [lo, hi).
 Initializer RandomUniform(const Shape& shape, double lo, double hi, DType dtype = kFloat32);
 Initializer RandomNormal(const Shape& shape, double mean, double stddev, DType dtype = kFloat32);
-// Normal without what is more than two stddev from the mean.
+// Normally distributed, without values more than two standard deviations from the mean.
 Initializer TruncatedNormal(const Shape& shape, double mean, double stddev, DType dtype = kFloat32);
 
 // The last dimension counts outputs, the one before it inputs, those in front (a filter's height
@@ -30,7 +30,7 @@ Initializer TruncatedNormal(const Shape& shape, double mean, double stddev, DTyp
 Initializer GlorotUniform(const Shape& shape, DType dtype = kFloat32);
 Initializer HeNormal(const Shape& shape, DType dtype = kFloat32);
 
-// How layers, which find out the shape themselves, are told an initialiser:
+// An initialiser for a layer, which determines the shape itself:
 //   nn::Dense(x, 10, {.weights = HeNormal});
 //   nn::Dense(x, 10, {.weights = [](const Shape& s, DType d) { return RandomNormal(s, 0, 1, d);
 //   }});

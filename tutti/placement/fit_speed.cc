@@ -2,10 +2,10 @@
 // in memory:
 //
 //   operations * p + bytes * (1 - m) * c + bytes * m * d  =  seconds      m: how far out of cache
-//
-// Each line is divided by its time, so that a short node counts as much as a long one. An unknown
-// that would be negative is 0 in truth. With three of them there are only seven sets that may be
-// above 0: every set is solved, and of those without a negative part the nearest is taken.
+// Each equation is divided by its time, so that short and long nodes have the same weight. The
+// unknowns must not be negative. With three unknowns there are seven non-empty sets of positive
+// ones: each set is solved with the other unknowns fixed at 0, and the solution with the least
+// error and no negative value is taken.
 #include "tutti/placement/fit_speed.h"
 
 #include <algorithm>
@@ -20,8 +20,8 @@ namespace {
 constexpr int kUnknowns = 3;
 using Row = std::array<double, kUnknowns>;
 
-// Solves the normal equations of the unknowns in `set`; the others are 0. False: they say too
-// little.
+// Solves the normal equations for the unknowns in `set`; the others are 0. Returns false if the
+// equations are singular.
 bool Solve(const std::vector<Row>& rows, unsigned set, Row& solution) {
   std::array<std::array<double, kUnknowns + 1>, kUnknowns> matrix{};
   for (const Row& row : rows) {

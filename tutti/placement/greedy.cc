@@ -3,9 +3,9 @@
 // and the device is free; it goes where it would end first, and of equal ones to where most of its
 // inputs lie.
 //
-// Nodes that take no time and wait for nothing (variables, feeds) do not choose: every device would
-// be as good. They go along with the first node that reads them; a variable takes its updates and
-// slots with it, since these are in its group. So a tower's weights lie where its products are.
+// Nodes that take no time and wait for nothing (variables, feeds) are not placed by finish time,
+// which is the same on every device. They are placed with the first node that reads them; a
+// variable's updates and slots are in its group. So a tower's weights are where its products are.
 //
 // A device without room for a node's values or its variables is passed over. When no device has
 // room, the one that lacks least is taken, and CheckMemory or the search sorts it out.

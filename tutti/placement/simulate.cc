@@ -13,8 +13,8 @@
 // are at work when it starts. Where devices outnumber the cores that they share, all of them take
 // turns.
 //
-// A device that waits keeps looking for what comes for a while and then sleeps; waking up takes
-// longer than a transfer within a process.
+// An idle device polls for a while and then sleeps; waking it takes longer than a transfer within a
+// process.
 //
 // Memory is followed on the way: a node's values take their bytes from its start until the last
 // node of the device that reads them has ended; a copy that came from elsewhere likewise.

@@ -11,8 +11,8 @@
 
 namespace tutti::testing {
 
-// What this process writes to stderr, for a test that waits for a line of it. Nothing may be
-// written in great amounts meanwhile: a pipe holds 64 KB.
+// Captures the stderr of this process for a test that waits for a line. The test must not write
+// much more than it reads: a pipe holds 64 KB.
 class LogUnderTest {
  public:
   LogUnderTest() : stderr_(dup(STDERR_FILENO)) {

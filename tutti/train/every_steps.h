@@ -4,10 +4,10 @@
 
 namespace tutti {
 
-// Tells when something is due that happens every N steps: a multiple of N has been reached or
-// passed since the last time. A worker that is not in lockstep with others, or whose gradients were
-// dropped, sees steps that jump over numbers, multiples of N among them; where steps grow by one it
-// is due at the multiples.
+// Decides when an action that happens every N steps is due: when a multiple of N has been reached
+// or passed since the last time. If the step grows by one, the action is due at multiples of N. A
+// worker that is not in lockstep with others, or whose gradients were dropped, sees steps that skip
+// numbers, including multiples of N.
 //
 //   EverySteps every(100);
 //   every.Begin(start.step);
@@ -17,7 +17,7 @@ class EverySteps {
   // 0: never.
   explicit EverySteps(int64_t every = 0) : every_(every) {}
 
-  // A training begins, or goes on, after so many steps; or what was due has been done.
+  // Call it when a training begins or resumes after `step` updates, and after the action was done.
   void Begin(int64_t step) { last_ = step; }
   // Is it due after this step? Steps that go back, as after a restore, are counted from there.
   bool Due(int64_t step) const {

@@ -142,7 +142,7 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
               *expected = ExpectedStrategy(text);
               return std::string(text);
             });
-  flags.Add("devices", &config.devices, "of this process, with --strategy local", 1);
+  flags.Add("devices", &config.devices, "devices of this process, with --strategy local", 1);
   flags.Add("placement", &config.placement,
             "how nodes without a device are placed, with --strategy local: manual (first device), "
             "greedy or search",
@@ -167,10 +167,10 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
   flags.Add("max-steps", &config.max_steps, "updates to make", 1);
   flags.Add("epochs", &config.epochs, "passes over the data to make instead; 0 for --max-steps", 0);
   flags.Add("batch-size", &config.batch_size, "samples a worker takes for an update", 1);
-  flags.Add("learning-rate", &config.learning_rate, "at the start", 0.0);
+  flags.Add("learning-rate", &config.learning_rate, "initial learning rate", 0.0);
   flags.Add("scale-learning-rate", &config.scale_learning_rate,
-            "multiply it by the number of batches that an update is made from");
-  flags.Add("warmup-steps", &config.warmup_steps, "updates over which it grows", 0);
+            "multiply the learning rate by the number of batches in an update");
+  flags.Add("warmup-steps", &config.warmup_steps, "updates over which the learning rate grows", 0);
   flags.Add("seed", &config.seed, "fixes initial weights, the order of samples and dropout", 0);
   AddStrategyFlags(config.strategy_flags, flags);
   flags.Add("eval-every", &config.eval_every,
@@ -182,18 +182,20 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
             AcceptedIf([](const std::string& text) { ParseEarlyStop(text); }));
   flags.Add("export", &config.export_dir,
             "DIRECTORY for the trained model, which `tutti predict` runs without this program");
-  flags.Add("summary-every", &config.summary_every, "steps between two summaries there", 1);
-  flags.Add("histograms", &config.histograms, "of weights and gradients, with each summary");
+  flags.Add("summary-every", &config.summary_every, "steps between summaries in --model-dir", 1);
+  flags.Add("histograms", &config.histograms,
+            "add histograms of weights and gradients to each summary");
   flags.Add("show", &config.show,
             "what log and summaries tell beside the loss: learning-rate, gradient-norm (before "
             "clipping; with a ps strategy that of worker 0's own samples), metrics, separated by "
             "commas",
             AcceptedWords({"learning-rate", "gradient-norm", "metrics"}));
-  flags.Add("log-every", &config.log_every, "steps between two lines; 0 for one every 10 s", 0);
+  flags.Add("log-every", &config.log_every, "steps between lines of the log; 0: one every 10 s", 0);
   flags.Add("ps", &config.ps,
             "how many processes that mpirun, srun or torchrun started are parameter servers", 0);
   flags.Add("evaluator", &config.evaluator,
-            "the last of these processes evaluates every checkpoint in --model-dir");
+            "the last process that mpirun, srun or torchrun started evaluates every checkpoint in "
+            "--model-dir");
   flags.Add("start-timeout", &config.start_timeout, "seconds for all workers to appear",
             kLeastStartTimeout);
   flags.Add("insecure", &config.insecure,
@@ -207,10 +209,11 @@ Flags FlagsOf(RunConfig& config, const MainOptions& options) {
               return std::string(text);
             });
   flags.Add("keep", &config.keep, "number of newest checkpoints to keep; 0 for all", 0);
-  flags.Add("keep-best", &config.keep_best, "METRIC by which the best checkpoint is kept, too");
+  flags.Add("keep-best", &config.keep_best, "also keep the checkpoint that is best by this METRIC");
   flags.Add("warm-start", &config.warm_start,
             "PATH of a checkpoint to load matching variables from");
-  flags.Add("warm-start-map", &config.warm_start_map, "NEW=OLD,... names for it; NEW*=OLD*");
+  flags.Add("warm-start-map", &config.warm_start_map,
+            "NEW=OLD,... names of variables for --warm-start; NEW*=OLD*");
   flags.Add("report", &config.report, "FILE for a JSON report of the training");
   flags.Add(
       "trace", &config.trace,

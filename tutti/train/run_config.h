@@ -25,7 +25,7 @@ struct RunConfig {
   int64_t seed = 1;                // --seed: fixes initial values, the order of samples, dropout
   int64_t log_every = 0;           // --log-every: steps between lines of the log; 0: every 10 s
   std::string strategy = "local";  // --strategy
-  int64_t devices = 1;             // --devices: of this process, with strategy local
+  int64_t devices = 1;             // --devices: how many this process has, with strategy local
   // --placement: how nodes without a device are placed, with strategy local: manual (first device),
   // greedy or search (docs/placement.md)
   std::string placement = "manual";
@@ -37,8 +37,8 @@ struct RunConfig {
   std::map<std::string, std::string> strategy_flags = {};
   bool scale_learning_rate = false;  // --scale-learning-rate: times Strategy::BatchesPerUpdate
   int64_t warmup_steps = 0;          // --warmup-steps: of the learning rate
-  int64_t ps = 0;                    // --ps: of the processes that MPI, Slurm or torchrun started
-  bool evaluator = false;            // --evaluator: the last of them evaluates
+  int64_t ps = 0;                    // --ps: how many MPI, Slurm or torchrun processes are servers
+  bool evaluator = false;            // --evaluator: the last of these processes evaluates
   double start_timeout = 60;         // --start-timeout: seconds for all workers to appear
   bool insecure = false;             // --insecure: listen beyond this host without a token
   std::string model_dir = {};  // --model-dir: for checkpoints and summaries; empty: there are none
@@ -92,7 +92,7 @@ struct RunConfig {
     return strategy_object == nullptr ? 1 : strategy_object->peers().workers();
   }
   int rank() const { return strategy_object == nullptr ? 0 : strategy_object->peers().rank(); }
-  // `rate` as the flags want it: times the batches that an update is made from, and warmed up.
+  // `rate` with --scale-learning-rate and --warmup-steps applied.
   LearningRate Adjusted(const LearningRate& rate) const;
   bool evaluates() const { return job == "evaluator"; }  // this task only evaluates checkpoints
   // True if the evaluator task evaluates and the trainers do not. False with early_stop, which

@@ -12,10 +12,10 @@ struct CheckpointBench {
   bool json = false;
 };
 
-// Saves and restores a training of so many bytes: the time until a save is durable, with nothing
-// beside it and with the training going on; how much longer the steps meanwhile take together than
-// others; the most memory meanwhile; and the time of a restore with every checksum compared.
-// Medians. Throws Error.
+// Saves and restores a training whose state has this many bytes. Measures the time until a save is
+// durable, both while training is paused and while it continues; the additional time of all steps
+// during a save; the peak memory; and the time of a restore that compares every checksum. Prints
+// medians. Throws Error.
 void BenchCheckpoint(const CheckpointBench& options);
 
 }  // namespace tutti::tools

@@ -1,5 +1,5 @@
-// The variables of a graph are made once more, by name and shape, in a graph that the placer of the
-// parameter servers watches. So the plan is what a training would print.
+// Creates variables with the names and shapes of the graph's in a second graph, under the placer of
+// the parameter servers. The plan is therefore the one that a training would print.
 #include "tools/tutti/explain/variables.h"
 
 #include <fmt/format.h>
@@ -25,8 +25,8 @@ absl::StatusOr<int64_t> BytesOf(const char* flag, const std::string& text) {
   return bytes;
 }
 
-// The trainable variable whose optimizer slot it is: "w" of "w/momentum", of the same shape. A
-// graph does not say it otherwise.
+// The trainable variable that an optimizer slot belongs to: "w" for "w/momentum", of the same
+// shape. Only the name shows it in a graph.
 const Node* OwnerOf(const Node& slot, const std::map<std::string, const Node*>& trainable) {
   std::string name = slot.name();
   for (size_t slash = name.rfind('/'); slash != name.npos; slash = name.rfind('/')) {

@@ -1,4 +1,4 @@
-// Read from /proc when somebody looks; what is not there counts as 0.
+// Values are read from /proc when metrics are collected; missing ones count as 0.
 #include <sys/resource.h>
 #include <unistd.h>
 

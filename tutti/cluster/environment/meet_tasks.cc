@@ -84,7 +84,7 @@ absl::StatusOr<MeetingPlace> PlaceByPmi(const LaunchEnvironment& environment, in
                     deadline));
   const size_t slash = exchange.told.find('/');
   if (slash == std::string::npos) {
-    return Unavailable("PMI: process 0 told \"{}\"; expected host/token", exchange.told);
+    return Unavailable("PMI: process 0 published \"{}\"; expected host/token", exchange.told);
   }
   if (!given) token = exchange.told.substr(slash + 1);
   return MeetingPlace{

@@ -13,8 +13,8 @@
 //     round 2     0 1 | 2 ------> rank 2      h = 2; from rank 3 comes its 2, added to 0
 //     round 3     0 | 1 --------> rank 1      h = 1
 //
-// All-gather is the same film backwards: in the round of h a rank sends distances 0 to s-h-1 to the
-// rank h below, where they are distances h to s-1. An all-reduce is the two one after the other.
+// All-gather runs the same rounds in reverse: in the round of h a rank sends distances 0 to s-h-1
+// to the rank h below, where they are distances h to s-1. An all-reduce runs both in sequence.
 //
 // 2 ceil(log2 N) rounds and 2(N-1)/N K bytes per rank, both for every N the least that an
 // all-reduce of this kind can do with. The textbook version pairs ranks that differ in one bit and

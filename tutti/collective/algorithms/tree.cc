@@ -3,8 +3,8 @@
 // In a binary tree the sums go up and the total comes down in 2 log2 N rounds: few, however many
 // ranks there are. But half of the ranks are leaves, and a leaf only ever sends its own data up and
 // receives the total: its link idles while the inner ranks carry double. So there are two trees,
-// and whoever is inside the one is a leaf of the other; each carries half of the data, and every
-// link is in use all the time. For six ranks:
+// and an inner rank of one is a leaf of the other; each carries half of the data, and every link
+// is in use all the time. For six ranks:
 //
 //        first half: inner ranks odd          second half: inner ranks even
 //

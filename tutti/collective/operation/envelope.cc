@@ -99,7 +99,7 @@ absl::StatusOr<Envelope> UnpackEnvelope(std::span<const std::byte> bytes) {
   Packed packed;
   std::memcpy(&packed, bytes.data(), sizeof(packed));
   const auto refuse = [](const char* field, int64_t value) {
-    return InvalidArgument("an envelope's {} is {}, which nothing stands for", field, value);
+    return InvalidArgument("an envelope's {} is {}, which is not a known value", field, value);
   };
   if (packed.operation < 1 || packed.operation > static_cast<uint8_t>(Operation::kBarrier)) {
     return refuse("operation", packed.operation);

@@ -14,7 +14,7 @@ namespace tutti::collective {
 inline constexpr int kMaxRanks = 4096;
 inline constexpr int kMaxPieces = 1 << 24;
 
-// What a group of ranks wants done. The numbers go over the wire and never change.
+// A collective operation. The numbers are sent over the network and never change.
 enum class Operation : uint8_t {
   kAllReduce = 1,
   kReduceScatter = 2,  // rank r keeps the sum of chunk r
@@ -55,8 +55,9 @@ struct Step {
   bool operator==(const Step&) const = default;
 };
 
-// What a step touches of its own rank's memory: it writes one piece and reads up to two (-1: none).
-// Steps of kMemory links touch the same piece of peers besides; a store-to is a read here.
+// The pieces of its own rank's memory that a step accesses: it writes one and reads up to two (-1:
+// none). Steps of kMemory links also access the same piece of peers; a store-to counts as a read
+// here.
 struct Touched {
   int32_t write = -1;
   int32_t read = -1;

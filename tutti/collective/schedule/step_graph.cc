@@ -2,9 +2,9 @@
 //
 // MustWait compares two steps; comparing all pairs of a list would be quadratic. Here every list is
 // walked once. Per piece the walk remembers the last step that wrote it and those that have read it
-// since: a reader waits for the writer, a writer for both. Everything waits for the last await. A
-// signal waits for all that stands between the last signal and itself; what stands before that one
-// was done before that one was.
+// since: a reader waits for the writer, a writer for both. Every step waits for the last await. A
+// signal waits for all steps since the previous signal, which has itself waited for all steps
+// before it.
 
 #include "tutti/collective/schedule/step_graph.h"
 

@@ -1,7 +1,7 @@
 // Gives images the layouts that convolutions are fastest with, and keeps them so along chains.
 //
-// One walk forward. A kernel with a wish (a convolution) gets what it wishes for: an input that
-// lies otherwise goes through a _Reorder, and its output lies as wished. A kernel that works in any
+// One walk forward. A kernel with a preferred layout (a convolution) gets it: an input in another
+// layout goes through a _Reorder, and its output has that layout. A kernel that works in any
 // layout (element-wise, pooling, a bias) takes the one that most of its bytes come in, so that a
 // chain of convolution, activation, pooling and convolution stays blocked, and so does its way
 // back. All other kernels get row-major. A value is reordered at most once into each layout. What

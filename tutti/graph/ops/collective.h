@@ -7,7 +7,7 @@
 
 #include "tutti/graph/input.h"
 
-// Values that a group of ranks makes together. Every rank runs the same node in the same step; the
+// Collective operations of a group of ranks. Every rank runs the same node in the same step; the
 // Session must have been given a communicator. No gradients.
 namespace tutti {
 
@@ -30,8 +30,8 @@ Output AllReduce(Input value, const CollectiveOptions& options = {}, std::string
 std::vector<Output> Broadcast(std::span<const Output> values, int root,
                               const CollectiveOptions& options = {}, std::string_view name = "");
 
-// The rows of all ranks, one rank's after the other's. Ranks may bring different numbers of rows,
-// also none; the other dimensions agree.
+// The rows of all ranks, concatenated in the order of ranks. Ranks may have different numbers of
+// rows, including 0; the other dimensions must be equal.
 Output AllGather(Input rows, const CollectiveOptions& options = {}, std::string_view name = "");
 
 // Where the values of a bucket lie in its memory: 64-byte aligned, one after the other. The last

@@ -36,18 +36,17 @@ struct PrintOptions {
 Output Print(Input x, std::string_view message = "", const PrintOptions& options = {},
              std::string_view name = "");
 
-// The values that then_branch returns when `predicate` (a bool scalar) is true, else those of
-// else_branch. The functions are called once each, now, and build what they return; only the chosen
-// one's nodes run. They use values of the graph around them as they are. Both return as many
-// values, at least one, of the same dtypes and compatible shapes. Nodes with effects (Assign,
-// Print) run with their branch whether or not what it returns needs them. A Variable that a
-// branch updates is the variable itself there, so that it sees its own updates; one that it only
-// reads has the value from when the If starts.
+// The values that then_branch returns if `predicate` (a bool scalar) is true, else those of
+// else_branch. Each function is called once, while the graph is built, and adds the nodes of its
+// branch; only the nodes of the chosen branch run. Branches can use values of the enclosing graph.
+// Both return the same number of values, at least one, of the same dtypes and compatible shapes.
+// Nodes with effects (Assign, Print) run with their branch even if no returned value needs them. A
+// branch that updates a Variable sees its own updates; a Variable that it only reads has the value
+// from when the If starts.
 //
 //   Output y = If(Greater(x, 0.0f), [&] { return std::vector{Mul(x, x)}; },
 //                 [&] { return std::vector{Neg(x)}; })[0];
-//
-// At most 64 If and While lie inside each other.
+// If and While can be nested at most 64 deep.
 std::vector<Output> If(Input predicate, const std::function<std::vector<Output>()>& then_branch,
                        const std::function<std::vector<Output>()>& else_branch,
                        std::string_view name = "");
@@ -59,9 +58,10 @@ struct WhileOptions {
   std::vector<Shape> shapes = {};
 };
 
-// Repeats `variables = body(variables)` while condition(variables), a bool scalar, is true, from
-// the initial values on, and returns the last values. The functions are called once each, now; for
-// what they may use and which nodes run, see If. Loop variables keep their dtypes and shapes.
+// Repeats `variables = body(variables)` while condition(variables), a bool scalar, is true,
+// starting from the initial values, and returns the last values. Each function is called once,
+// while the graph is built; see If for the values that it may use and the nodes that run. Loop
+// variables keep their dtypes and shapes.
 //
 //   std::vector<Output> end = While({i, x},
 //       [&](std::span<const Output> v) { return Less(v[0], n); },

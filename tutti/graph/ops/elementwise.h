@@ -67,11 +67,12 @@ Output LogicalNot(Input x, std::string_view name = "");
 // a where condition (bool), else b; all three broadcast.
 Output Select(Input condition, Input a, Input b, std::string_view name = "");
 
-// x in another dtype. A real becomes an integer by cutting off its fraction, held to the range of
-// the integer type (NaN: 0); an integer that does not fit keeps its lowest bits; bool is x != 0.
+// x converted to another dtype. A floating-point value is truncated towards zero and clamped to the
+// range of the integer type (NaN: 0); an integer that does not fit keeps its lowest bits; a
+// conversion to bool is x != 0.
 Output Cast(Input x, DType dtype, std::string_view name = "");
 
-// x held between low and high. Throws Error when low > high.
+// x clamped to [low, high]. Throws Error if low > high.
 Output Clip(Input x, double low, double high, std::string_view name = "");
 
 inline Output operator+(Input a, Input b) { return Add(a, b); }

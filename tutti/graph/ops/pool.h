@@ -26,7 +26,7 @@ Output AvgPool(Input x, const PoolOptions& options = {}, std::string_view name =
 Output GlobalAvgPool(Input x, std::string_view name = "");
 
 // The gradients. MaxPoolGrad gives dy to the first of equal maxima, in row-major order;
-// MaxPoolGradGrad takes from v, shaped like x, what stands where the maxima are.
+// MaxPoolGradGrad returns the elements of v (shaped like x) at the positions of the maxima.
 Output MaxPoolGrad(Input x, Input y, Input dy, const PoolOptions& options = {},
                    std::string_view name = "");
 Output MaxPoolGradGrad(Input x, Input y, Input v, const PoolOptions& options = {},

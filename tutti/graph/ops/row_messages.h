@@ -16,14 +16,15 @@ struct TableRows {
   Output rows;     // floating, [count, ...]
 };
 
-// All of them as one message, int64 [words]. Rows of one number in a table are summed, so each is
-// there once. `wire`: as-is, bfloat16 or float16, which is how float32 is written.
+// Packs the rows of all tables into one message, int64 [words]. Rows of a table with the same
+// number are summed, so that each number occurs once. `wire`: as-is, bfloat16 or float16, the type
+// in which float32 values are written.
 Output PackRows(std::span<const TableRows> tables, const std::string& wire = "as-is",
                 std::string_view name = "");
 
-// The rows in messages that stand one behind the other, table by table, each number once and in
-// ascending order: rows of one number are summed in the order of the messages. `tables`: what this
-// worker packed; the result has these types, and numbers are int64.
+// Merges concatenated messages: for each table its rows with ascending numbers, each once; rows
+// with the same number are summed in the order of the messages. `tables`: what this worker packed;
+// the result has these types, and its numbers are int64.
 std::vector<TableRows> MergeRows(Input messages, std::span<const TableRows> tables,
                                  const std::string& wire = "as-is", std::string_view name = "");
 

@@ -79,8 +79,8 @@ Output AssignSub(Input variable, Input value, std::string_view name = "");
 
 // Change rows of a variable: row indices[i] (of its first dimension) by rows[i]. `indices` is an
 // int32 or int64 tensor of any shape and `rows` has that shape followed by the variable's without
-// its first dimension. Repeated indices are worked off in order, so sums count them all and of
-// several ScatterUpdates the last one stays. An index out of range is an error that changes
+// its first dimension. Repeated indices are applied in order: ScatterAdd and ScatterSub apply all
+// of them, and with ScatterUpdate the last one wins. An index out of range is an error that changes
 // nothing. Each returns the whole variable after the update.
 Output ScatterAdd(Input variable, Input indices, Input rows, std::string_view name = "");
 Output ScatterSub(Input variable, Input indices, Input rows, std::string_view name = "");

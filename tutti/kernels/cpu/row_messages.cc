@@ -5,10 +5,10 @@
 //   for each table: how many rows
 //   for each table: the rows' numbers, ascending, each once; then the rows, padded to whole words
 //
-// Several messages stand one behind the other. Both kernels group by row number (row_groups.h): the
-// one sums what this worker has several times, the other what several workers have. Every worker
-// sums in the order of the messages, so all get the same bits; and an update that is given rows in
-// ascending order need not sort them again. Tables are divided among the cores.
+// Several messages are concatenated. Both kernels group rows by row number (row_groups.h): PackRows
+// sums the repeated rows of this worker, MergeRows those of different workers. Every worker sums in
+// the order of the messages, so all results are bit-identical. The rows are in ascending order, so
+// the update does not sort them again. Tables are divided among the cores.
 #include <algorithm>
 #include <cstring>
 #include <vector>

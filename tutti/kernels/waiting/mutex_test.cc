@@ -82,8 +82,8 @@ TEST_F(SyncTest, OneNameHasOneDeclaration) {
   EXPECT_THAT(
       message([](Graph& g) { return MutexAcquire(Mutex(g, "b")); }),
       AllOf(HasSubstr("Mutex \"b\""),
-            HasSubstr("there \"b\" is a Barrier already (container \"\"); one name stands for one "
-                      "thing: use another name or another container")));
+            HasSubstr("\"b\" is already a Barrier there (container \"\"); use another name or "
+                      "another container")));
 }
 
 TEST_F(SyncTest, MutexExcludes) {

@@ -24,8 +24,8 @@ absl::StatusOr<std::shared_ptr<R>> FindResource(const Node& node, Device& device
   const auto resource = std::dynamic_pointer_cast<R>(there);
   if (resource == nullptr) {
     return FailedPrecondition(
-        "{} on {}: there \"{}\" is a {} already (container \"{}\"); one name stands for one thing: "
-        "use another name or another container",
+        "{} on {}: \"{}\" is already a {} there (container \"{}\"); use another name or another "
+        "container",
         node.Describe(), device.name(), node.name(), there->kind(), container);
   }
   if (resource->config() == config) return resource;

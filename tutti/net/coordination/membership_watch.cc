@@ -1,6 +1,7 @@
-// What a member learns of the others. The store tells every change of the job's keys, in order, so
-// that all members see the same departures in the same order. A watch that cannot go on is begun
-// anew from a list of all keys; the difference to what was known is told as if it had been watched.
+// How a member learns about the other members. The store reports every change of the job's keys, in
+// order, so all members see the same departures in the same order. If a watch fails, a new one
+// starts from a list of all keys; differences from the known state are handled like watched
+// changes.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,8 +37,8 @@ absl::Status Membership::StartWatching() {
   return absl::OkStatus();
 }
 
-// What happened between what is known and `range`. Of those that were gone before this task came
-// nothing is told: they belong to an earlier life of the job.
+// The changes between the known state and `range`. Departures from before this task joined are left
+// out: they belong to an earlier run of the job.
 std::vector<StoreEvent> Membership::Differences(const Store::Range& range) const {
   std::vector<StoreEvent> ends, departures, arrivals;
   std::set<std::string, std::less<>> there;

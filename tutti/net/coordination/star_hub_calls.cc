@@ -107,7 +107,7 @@ void StarHub::WarnOfLateCall() {
     if (!call_->parts[static_cast<size_t>(rank)].has_value()) late.push_back(Name(rank));
   }
   Log(LogLevel::kWarning,
-      "{} {} has waited {:.0f} s for {} of {} ranks: {}; they live, but are late",
+      "{} {} has waited {:.0f} s for {} of {} ranks: {}; they are alive but late",
       CallName(call_->first), call_->first.number, static_cast<double>(now - call_->since) * 1e-9,
       call_->missing, size(), fmt::join(late, ", "));
 }

@@ -24,7 +24,7 @@ GatheredSends::~GatheredSends() {
 
 void GatheredSends::Flush() {
   if (gathered.queues.empty()) return;
-  // What is released by writing may send.
+  // Writing can release objects that send in turn, so the list is taken first.
   const std::vector<std::shared_ptr<SendQueue>> queues = std::exchange(gathered.queues, {});
   for (const auto& queue : queues) queue->WriteQueued();
 }

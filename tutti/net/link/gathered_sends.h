@@ -9,14 +9,14 @@ namespace tutti::net {
 class SendQueue {
  public:
   virtual ~SendQueue() = default;
-  // Writes what is queued if that takes no time, and has it written otherwise. Thread-safe.
+  // Writes the queued messages if that does not block, else hands them to the link's thread.
+  // Thread-safe.
   virtual void WriteQueued() = 0;
 };
 
-// While one lives, what this thread sends gathers in the links' queues, and a link writes all of it
-// with one call: a thread that sends several small messages in a row wakes their receiver once.
-// Whoever waits for something that may depend on the messages, or begins long work, calls Flush
-// before.
+// While an instance exists, messages that this thread sends are queued at their links, and each
+// link writes its queue with one call: several small messages in a row wake their receiver once.
+// Call Flush before waiting for anything that may depend on the messages, and before long work.
 //
 //   GatheredSends gathered;
 //   for (...) link->Send(...);
@@ -34,8 +34,8 @@ class GatheredSends {
   // Writes what this thread has gathered. Does nothing outside of a scope.
   static void Flush();
 
-  // For links: the queue has something to write. False outside of a scope: then it is written by
-  // the caller.
+  // For links: registers a queue that has messages to write. False outside of a scope: then the
+  // caller writes them.
   static bool Add(std::shared_ptr<SendQueue> queue);
 
  private:

@@ -1,4 +1,4 @@
-// How a link comes to stand: the part of StreamLink up to its opening.
+// How a link is opened: the part of StreamLink up to that point.
 //
 //   connecting side                            accepting side
 //   handshake (purpose: link)    <------->     handshake, at the port

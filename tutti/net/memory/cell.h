@@ -23,10 +23,10 @@ enum class CellKind : uint8_t {
 };
 
 struct CellHeader {
-  // Says that the message is there, once it equals the key of the mailbox plus the position of the
-  // cell in the endless row of cells. Payload of earlier rounds lies where sequences are looked
-  // for, but it cannot know the key: so nobody needs to clear cells, and no other cache line tells
-  // how far the producer is.
+  // The message is complete once this equals the key of the mailbox plus the position of the cell
+  // in the unbounded sequence of cells. Payload of earlier rounds may lie at this offset, but does
+  // not contain the key; so cells are never cleared, and no further cache line is needed for the
+  // producer's position.
   uint64_t sequence;
   uint64_t operation;  // Tag::operation
   uint32_t index;      // Tag::index

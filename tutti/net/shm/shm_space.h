@@ -46,7 +46,8 @@ struct ShmPeer {
 
 // Memory of processes of one host. A region is a memfd. Its owner sends it to every peer at once,
 // over the socket that joins each pair; a peer reads its socket when it meets a region it does not
-// know, and now and then. A socket that closes tells of a peer's end: without a word, of its death.
+// know, and from time to time. A closed socket means that the peer has ended; if no goodbye came
+// before, it died.
 class ShmSpace final : public memory::Space {
  public:
   ShmSpace(int rank, SharedPages mailbox, std::vector<ShmPeer> peers);

@@ -287,7 +287,7 @@ bool UcxTransportImpl::Progress() {
   bool moved = shared_.worker->Progress();
   if (shared_.worker->halted()) {
     for (const auto& link : links_) {
-      if (link != nullptr) link->Lose(Aborted("UCX was stopped, as it held on to a broken link"));
+      if (link != nullptr) link->Lose(Aborted("UCX was stopped: it did not release a broken link"));
     }
   }
   for (const Worker::Failure& failure : std::exchange(shared_.worker->failed, {})) {

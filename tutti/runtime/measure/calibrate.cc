@@ -1,7 +1,7 @@
-// What this machine does: small graphs are run as steps are (timed_graph.h), on one core and then
-// on all at once. For each kind of work there are nodes of several sizes, and the speed is what
-// fits them best (placement/fit_speed.h). None of the shapes is one of the benchmarks', whose
-// predictions would look too good.
+// Measures the speed of this machine: runs small graphs like ordinary steps (timed_graph.h), on one
+// core and then on all cores at once. For each kind of work, nodes of several sizes are timed and a
+// speed is fitted to the times (placement/fit_speed.h). The benchmarks' shapes are not used,
+// because their predictions would then look too accurate.
 #include "tutti/runtime/measure/calibrate.h"
 
 #include <fmt/format.h>
@@ -148,8 +148,8 @@ absl::Status MeasureKinds(int cores, double node_seconds,
   return absl::OkStatus();
 }
 
-// What it costs more that a device has slept when its value comes: a chain of products that goes to
-// and fro, each of which takes longer than the other device keeps looking.
+// The additional cost of a value that arrives at a sleeping device, measured by a chain of products
+// that alternates between two devices; each product takes longer than the other device polls.
 absl::StatusOr<double> MeasureWaking(const topology::Link& link) {
   constexpr int kChain = 8;
   constexpr int64_t kSide = 360;
@@ -172,9 +172,9 @@ absl::StatusOr<double> MeasureWaking(const topology::Link& link) {
   return std::max(0.0, (two - one) / (kChain - 1) - transfer);
 }
 
-// A chain of small nodes on one device, and one that goes to and fro between two. Between devices
-// of a process a value is passed as a reference; what it costs is that the other core has to fetch
-// it from the caches of the first, which the same chains over larger values show.
+// Compares a chain of small nodes on one device with one that alternates between two devices.
+// Within a process a value is passed by reference, and its cost is that the other core fetches it
+// from the caches of the first; the same two chains over larger values measure that cost.
 absl::Status MeasureOverheads(MachineSpeed& speed) {
   constexpr int kChain = 64, kLargeChain = 16;
   constexpr int64_t kLarge = 120'000;  // elements
@@ -202,7 +202,7 @@ absl::Status MeasureOverheads(MachineSpeed& speed) {
   return absl::OkStatus();
 }
 
-// What tells this machine from another.
+// A text that identifies this machine, with the version of Tutti.
 std::string MachineName() {
   std::ifstream info("/proc/cpuinfo");
   std::string line, model;

@@ -32,12 +32,12 @@ class TimedGraph {
   // A node on the device of that number.
   absl::StatusOr<const Node*> Add(const std::string& op, std::vector<Output> inputs,
                                   const AttrList& attrs = {}, int device = 0);
-  // The same node on every device. They run at about the same time, since every device has the
-  // same list. What is given is that of the first.
+  // Adds the same node on every device. The copies run at about the same time, since every device
+  // has the same list of nodes. Returns the node on the first device.
   absl::StatusOr<const Node*> AddAll(const std::string& op, const std::vector<Outputs>& inputs,
                                      const AttrList& attrs = {});
 
-  // The shapes of values, as ops want them that cannot tell from their inputs. Not measured.
+  // The shapes of values, for ops that take a shape as an input. Not measured.
   absl::StatusOr<Outputs> AddShapes(const Outputs& values);
 
   // Nothing is added after it. DEADLINE_EXCEEDED when a run takes longer than 10 s.

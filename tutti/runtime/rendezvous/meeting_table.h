@@ -9,9 +9,9 @@
 
 namespace tutti {
 
-// The values and receivers of one step whose other side has not come. `Note` is what is kept beside
-// a value. An entry is erased when both sides have met; whoever came second gets what the first
-// left, and uses it without the lock. Not thread-safe: a rendezvous guards it.
+// The unmatched values and receivers of one step. `Note` is additional data of a value. When the
+// second side of a key arrives, the entry is erased and its content returned to that caller, who
+// uses it without the lock. Not thread-safe: the rendezvous guards it.
 template <typename Note>
 class MeetingTable {
  public:

@@ -81,14 +81,14 @@ class Estimator {
   // training runs.
   Metrics EvaluateCheckpoints(const TrainSpec& train, const EvalSpec& spec);
 
-  // What the model says of each sample, by name, in the order of the dataset:
-  // ModelSpec::predictions in Mode::kPredict. Every worker gets all of it.
+  // The model's predictions for each sample, by name, in the order of the dataset:
+  // ModelSpec::predictions in Mode::kPredict. Every worker gets all of them.
   Columns Predict(const PredictSpec& spec);
 
-  // Writes the model in Mode::kPredict, with the values that its variables have, as a directory
-  // that ExportedModel loads and `tutti predict` runs, without the code that built it. `spec` tells
-  // the columns; the data themselves are not used. All workers call it; the one that leads writes.
-  // An exported model that is there is replaced.
+  // Writes the model in Mode::kPredict, with the current values of its variables, to a directory
+  // that ExportedModel loads and `tutti predict` runs without the code that built the model. `spec`
+  // gives the columns; its data are not used. All workers call it; the worker that leads writes. An
+  // existing exported model in the directory is replaced.
   void Export(const std::string& directory, const PredictSpec& spec);
 
   const RunConfig& config() const;

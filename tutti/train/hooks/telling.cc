@@ -1,4 +1,4 @@
-// The hooks that talk to people: progress, log, evaluations; and the one that looks for NaN.
+// The hooks that report to the user (progress, log, evaluations), and the hook that looks for NaN.
 #include <fmt/format.h>
 
 #include <cmath>

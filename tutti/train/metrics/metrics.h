@@ -17,23 +17,24 @@ Metric MeanAbsoluteError(Output predicted, Output expected);
 
 // How often the largest logit is that of the label: logits [..., classes], labels integers [...].
 Metric Accuracy(Output logits, Output labels);
-// How often the label is among the k largest logits; those that tie with it do not push it out.
+// How often the label is among the k largest logits; ties with the label's logit count in its
+// favour.
 Metric TopKAccuracy(Output logits, Output labels, int64_t k);
 
-// Yes-no questions. Probabilities are in [0, 1]; labels are 0 or 1 of any type. A prediction is yes
-// from `threshold` on.
+// Binary classification. Probabilities are in [0, 1]; labels are 0 or 1 of any type. A prediction
+// is positive if its probability is at least `threshold`.
 Metric BinaryAccuracy(Output probabilities, Output labels, double threshold = 0.5);
-// Of what was predicted as yes, how much is; 0 where nothing was.
+// The share of predicted positives that are positive; 0 if nothing was predicted positive.
 Metric Precision(Output probabilities, Output labels, double threshold = 0.5);
-// Of what is yes, how much was predicted; 0 where nothing is.
+// The share of positives that were predicted positive; 0 if there are no positives.
 Metric Recall(Output probabilities, Output labels, double threshold = 0.5);
 // The mean of -log(probability of the label), probabilities held to [1e-7, 1 - 1e-7].
 Metric LogLoss(Output probabilities, Output labels);
 
 // The area under the ROC curve: how often a random positive sample scores higher than a random
-// negative one, ties counting half. Scores are any numbers that grow with the belief in yes. Exact
-// up to kAucScores distinct scores; beyond them neighbours are joined, which costs less than 1e-3
-// (auc.h tells why). NaN where all labels are alike, or a score is NaN.
+// negative one; ties count half. Scores may be any numbers that increase with the probability of a
+// positive label. Exact up to kAucScores distinct scores; beyond that adjacent scores are merged,
+// with an error below 1e-3 (see auc.cc). NaN if all labels are equal or a score is NaN.
 Metric Auc(Output scores, Output labels);
 
 }  // namespace tutti::metrics

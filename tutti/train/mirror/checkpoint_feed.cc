@@ -1,8 +1,8 @@
-// The evaluator listens at its address in the cluster, which nobody else has a use for, and the
-// chief connects: so it is the same with every strategy, and an evaluator that comes late, or comes
-// again, only has to be found. After that the evaluator asks and the chief answers, from the
-// directory as it is at that moment. The chief's part keeps no state but the checkpoint that is
-// being read, which is held open so that the training does not remove it.
+// The evaluator listens at its address in the cluster, which has no other use, and the chief
+// connects to it. This works with every strategy, and an evaluator that starts late or restarts
+// needs no special handling. Once connected, the evaluator sends requests, and the chief answers
+// from the current content of the directory. The chief's only state is the checkpoint that is being
+// read; it is held open so that the training does not remove it.
 #include "tutti/train/mirror/checkpoint_feed.h"
 
 #include <fmt/format.h>
@@ -144,7 +144,7 @@ std::shared_ptr<FeedChannel> CheckpointFeed::Connect() {
     dial.Step();
   }
   if (dial.status().ok()) return std::make_shared<FeedChannel>(dial.TakeSocket());
-  // One that is not there may be absent on purpose; one that says no is told of once.
+  // An evaluator that cannot be reached may be absent on purpose; any other failure is logged once.
   const std::string why(MessageOf(dial.status()));
   if (!absl::IsUnavailable(dial.status()) && told_ != why) {
     told_ = why;

@@ -15,9 +15,9 @@
 
 namespace tutti {
 
-// Gives the checkpoints of a training to the evaluator of its cluster if that one does not see the
-// model directory. A thread of the chief looks for the evaluator at its address and answers what it
-// asks; the training knows nothing of it and never waits.
+// Serves the checkpoints of a training to the evaluator of its cluster if the evaluator does not
+// share the model directory. A thread of the chief connects to the evaluator at its address and
+// answers its requests; the training never waits for it.
 //
 //   CheckpointFeed feed(config);   // the training may begin
 //   ...
@@ -30,8 +30,8 @@ class CheckpointFeed {
   explicit CheckpointFeed(const RunConfig& config);
   ~CheckpointFeed();  // ends at once
 
-  // After the training: an evaluator that is connected gets the rest, as long as it takes some of
-  // it within `patience_seconds`. Returns at once where none is there.
+  // Call it after the training: serves the remaining checkpoints to a connected evaluator, as long
+  // as it reads some data every `patience_seconds`. Returns at once if no evaluator is connected.
   void Finish(double patience_seconds = 10);
 
  private:

@@ -1,14 +1,16 @@
-// What the mirror does, as long as a chief is connected:
+// What the mirror does while a chief is connected:
 //
-//   look       who holds the chief's directory, which checkpoints it has, is the training over?
-//   once       take away what an earlier training left here: checkpoints that the chief has with
-//              other content, and those behind its newest one
-//   fetch      the checkpoints behind the newest one here, the oldest first, and publish each as a
-//              training would (model_directory.cc)
-//   the end    when all are here and the chief's training is over, write "finished" and say so
+//   look       ask who locks the chief's directory, which checkpoints it has, and whether the
+//              training is over
+//   once       remove what an earlier training left here: checkpoints whose content differs from
+//              the chief's, and those later than the chief's newest one
+//   fetch      fetch the checkpoints later than the newest one here, the oldest first, and publish
+//              each as a training would (model_directory.cc)
+//   the end    when all are here and the chief's training is over, write "finished" and tell the
+//              chief
 //
-// A checkpoint that the chief has removed before it was fetched is left out, as with a shared disk.
-// Whether the disk is shared is found by the lock: the same random number in it is the same file.
+// A checkpoint that the chief removes before it is fetched is skipped, as with a shared disk. The
+// lock file shows whether the disk is shared: it contains a random number, which is then the same.
 #include "tutti/train/mirror/directory_mirror.h"
 
 #include <fmt/format.h>
@@ -236,7 +238,8 @@ absl::StatusOr<bool> DirectoryMirror::RemoveStale(FeedChannel& channel,
         stale = !manifest.ok() || theirs != *manifest;
       }
     }
-    // What follows one that was made anew was made before it.
+    // If a checkpoint here differs from the chief's, an earlier training made it and all later
+    // ones.
     if (!stale) continue;
     TUTTI_ASSIGN_OR_RETURN(const bool removed, directory_->Remove(*step));
     all = all && removed;

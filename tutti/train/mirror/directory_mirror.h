@@ -14,15 +14,14 @@
 
 namespace tutti {
 
-// Keeps RunConfig::model_dir of an evaluator like that of the chief, where the two are not one
-// directory: fetches new checkpoints (checkpoint_feed.h), removes old ones by RunConfig::keep, and
-// writes "finished" at the end. To whoever reads the directory it looks as if the training wrote
-// there: it is locked while a training goes on. Where the directory is shared, nothing is done.
-// Thread-safe.
+// Mirrors the chief's model directory into the evaluator's RunConfig::model_dir if the two are not
+// one directory: fetches new checkpoints (checkpoint_feed.h), removes old ones by RunConfig::keep,
+// and writes "finished" at the end. Readers see the same as if the training wrote there: the
+// directory is locked while a training runs. Does nothing if the directory is shared. Thread-safe.
 class DirectoryMirror {
  public:
-  // Listens at the evaluator's address in the cluster. Null where it has none there; one that
-  // cannot listen is told of, since the disk may be shared. `config` outlives this.
+  // Listens at the evaluator's address in the cluster. Null if it has no address there, or cannot
+  // listen, which is logged but is no error because the disk may be shared. `config` outlives this.
   static std::unique_ptr<DirectoryMirror> Start(const RunConfig& config);
   ~DirectoryMirror();
 

@@ -19,7 +19,7 @@ constexpr size_t kHeaderBytes = 5;      // length of the body u32, type u8
 constexpr size_t kMostSteps = 100'000;  // of checkpoints in a directory
 
 absl::Status Malformed(std::string_view what) {
-  return InvalidArgument("a message about {} that is malformed; is the other end of this version?",
+  return InvalidArgument("the message about {} is malformed; does the other end run this version?",
                          what);
 }
 

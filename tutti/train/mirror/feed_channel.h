@@ -59,8 +59,8 @@ struct FeedRead {
   bool operator==(const FeedRead&) const = default;
 };
 
-// Bodies. Those that read take any bytes; INVALID_ARGUMENT for what is no such body. A name of a
-// file is one that a checkpoint has, and leads nowhere else.
+// Encoding and decoding of message bodies. The parsers accept any bytes; INVALID_ARGUMENT for a
+// malformed body. File names are limited to those of a checkpoint's files (IsFileOfCheckpoint).
 std::string BodyOf(const DirectoryState& state);
 std::string BodyOf(const std::vector<FeedFile>& files);
 std::string BodyOf(const FeedRead& read);
@@ -82,7 +82,7 @@ class FeedChannel {
   absl::StatusOr<FeedFrame> Receive(double seconds = 10);
   // Waits up to `seconds` for the beginning of a frame, or the end of the connection.
   bool Readable(double seconds);
-  // Whoever waits here is told that the connection is over.
+  // Ends the connection; a Send or Receive that waits returns with an error.
   void Shutdown();
 
  private:

@@ -37,22 +37,22 @@ class LearningRate {
 
 struct StepDecayOptions {
   double initial = 0;
-  std::vector<int64_t> boundaries = {};  // growing; from each one on the rate is multiplied
+  std::vector<int64_t> boundaries = {};  // ascending; at each the rate is multiplied by `factor`
   double factor = 0.1;
 };
 LearningRate StepDecay(const StepDecayOptions& options);
 
 struct ExponentialDecayOptions {
   double initial = 0;
-  int64_t steps = 1;       // after so many steps
-  double factor = 0.5;     // so much is left
-  bool staircase = false;  // all at once every `steps`
+  int64_t steps = 1;  // the rate is multiplied by `factor` over this many steps
+  double factor = 0.5;
+  bool staircase = false;  // decay at multiples of `steps` only, not continuously
 };
 LearningRate ExponentialDecay(const ExponentialDecayOptions& options);
 
 struct CosineDecayOptions {
   double initial = 0;
-  int64_t steps = 1;  // reached after these; stays there
+  int64_t steps = 1;  // after which the rate is `last`
   double last = 0;
 };
 LearningRate CosineDecay(const CosineDecayOptions& options);
@@ -65,8 +65,8 @@ struct PolynomialDecayOptions {
 };
 LearningRate PolynomialDecay(const PolynomialDecayOptions& options);
 
-// Grows in a line from rate / (steps + 1) over the first `steps` updates, then follows `after`,
-// whose own step 0 is the end of the warm-up.
+// Grows linearly from rate / (steps + 1) over the first `steps` updates, then follows `after`,
+// whose step 0 is the end of the warm-up.
 LearningRate WithWarmup(int64_t steps, const LearningRate& after);
 
 }  // namespace tutti

@@ -39,8 +39,9 @@ struct ApplyOptions {
   // Unless null, receives the global step after the update, which is then counted after all
   // variables have changed.
   Output* counted = nullptr;
-  // The list as Gradients gave it, where what is applied does not lead back to the layers that it
-  // comes from: gradients that went through an accumulator. Empty: the list itself.
+  // The list that Gradients returned. Needed to find the layers whose moving averages to update if
+  // the applied gradients do not depend on those layers in the graph, as after an accumulator.
+  // Empty: the list given to Apply.
   std::vector<GradientAndVariable> computed = {};
   // Replaces the changes that the step subtracts from the moving averages of layers: takes these
   // changes and returns those to subtract instead, one per variable. Strategies use it to combine
@@ -64,9 +65,9 @@ class Optimizer {
   explicit Optimizer(LearningRate learning_rate) : learning_rate_(std::move(learning_rate)) {}
   virtual ~Optimizer() = default;
 
-  // The gradient of `loss` (a scalar) for each variable; gradients that Gather leaves stay rows.
-  // The variables default to nn::TrainableVariables of the graph. Entries on which the loss does
-  // not depend have an empty gradient; it is an error when that is all of them.
+  // The gradient of `loss` (a scalar) for each variable; gradients of look-ups by Gather stay rows.
+  // The variables default to nn::TrainableVariables of the graph. The entry of a variable on which
+  // the loss does not depend has an empty gradient; it is an error if all entries are empty.
   std::vector<GradientAndVariable> Gradients(Output loss,
                                              std::span<const Output> variables = {}) const;
 

@@ -40,9 +40,9 @@ struct WorkerTime {
 //   0           62.1%    37.0%     0.3%    12.5 MB    12.5 MB  servers
 std::string RenderTimeTable(std::span<const WorkerTime> workers);
 
-// With parameter servers, in lockstep or within a bound: each worker waits for the one that waits
-// least itself. Fills in `slowest` and `waited`; nobody waits for another by less than a hundredth
-// of its time.
+// With parameter servers, in lockstep or within a bound: each worker is taken to wait for the
+// worker that waits least. Fills in `slowest` and `waited`; waits of less than 1% of the time are
+// ignored.
 void FindSlowest(std::span<WorkerTime> workers);
 
 // The servers between two moments, one a row:

@@ -8,7 +8,8 @@
 
 namespace tutti {
 
-// Some entries of a gradient list that travel as one. Dense gradients of one type.
+// Entries of a gradient list that one collective operation reduces together: dense gradients of one
+// type.
 struct GradientBucket {
   DType dtype = kFloat32;
   std::vector<size_t> entries;  // positions in the list, in the order in which they become ready

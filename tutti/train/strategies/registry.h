@@ -32,15 +32,15 @@ struct Launch {
 
   // The value of a flag of the strategy.
   const std::string& flag(std::string_view name) const;
-  // What stands behind the colon of --strategy: "3" of ps-ssp:3; empty where there is none.
+  // The argument after the colon of --strategy: "3" in ps-ssp:3; empty if there is none.
   std::string_view argument() const;
 };
 
-// What may stand behind the name of a strategy and a colon.
+// The argument that may follow the name of a strategy and a colon.
 struct StrategyArgument {
   std::string syntax = {};  // for --help: "N" makes "mirrored:N", "[backup=K]" "ps-sync[:backup=K]"
-  // What was expected instead of `text` ("" where there is no colon); empty if it is right.
-  // Not given: there is no argument.
+  // For an invalid `text` ("" if there is no colon), a description of what was expected; empty if
+  // it is valid. Not set: the strategy takes no argument.
   std::function<std::string(std::string_view text)> expected = {};
 };
 
@@ -61,14 +61,14 @@ struct StrategyDef {
   std::function<std::shared_ptr<const Strategy>(const Launch&)> make;
 };
 
-// Makes a strategy known, before Main. Those of this folder are known from the start
-// (catalogue.cc). Throws Error when the name is taken.
+// Registers a strategy; call it before Main. The strategies of this folder are always registered
+// (catalogue.cc). Throws Error if the name is taken.
 void RegisterStrategy(StrategyDef def);
 
 // The strategy of "NAME" or "NAME:ARGUMENT". Throws Error (kInvalidArgument), listing the
 // strategies there are, or saying which argument was expected.
 const StrategyDef& FindStrategy(std::string_view name);
-// What is wrong with such a text, as what was expected instead; empty if nothing is.
+// For an invalid text, a description of what was expected instead; empty if the text is valid.
 std::string ExpectedStrategy(std::string_view text);
 // "mirrored:N", as users write it.
 std::string SyntaxOf(const StrategyDef& def);

@@ -22,7 +22,7 @@ struct StepResult {
   double samples = 0;      // the same
   bool stop = false;       // some worker asks for an end
   std::string bad = {};    // the gradient of this worker that was not finite: a variable's name
-  int64_t staleness = -1;  // updates between its read and its own; -1: nobody counts them
+  int64_t staleness = -1;  // updates between its read and its own update; -1: not counted
   bool dropped = false;    // the update was made without this worker's gradient
 };
 
@@ -35,7 +35,7 @@ struct StepsMade {
 // What a step is given.
 struct StepCall {
   std::span<const Feed> feeds;
-  // What is fetched besides, which must not depend on the other workers, and where it goes.
+  // Additional outputs to fetch, which must not depend on other workers, and where to put them.
   std::span<const Output> fetches = {};
   std::span<Tensor> results = {};
   RunTrace* trace = nullptr;  // unless null, filled
@@ -58,14 +58,14 @@ class StepDriver {
   virtual int64_t NextBatch() = 0;
   // Makes the step with that batch.
   virtual StepResult Run(const StepCall& call) = 0;
-  // This worker makes no more steps: the others need not wait for it. The destructor does so, too.
+  // This worker runs no more steps, so the others do not wait for it. The destructor calls it, too.
   virtual void Leave() {}
 
   // How far the training has come; `own` is what this worker has seen of it. To be called when all
   // workers have left: others may have made the last steps.
   virtual StepsMade Made(const StepsMade& own) { return own; }
 
-  // What this worker has to tell at the end: {"dropped", "3"}.
+  // Facts about this worker for the report at the end: {"dropped", "3"}.
   virtual std::vector<std::pair<std::string, std::string>> Report() const { return {}; }
 };
 

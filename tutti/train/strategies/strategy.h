@@ -100,7 +100,7 @@ class Strategy {
   // True if every worker runs every step, each on its slice of the global batch. False if each
   // batch goes to one worker, which claims its number through its StepDriver.
   virtual bool InLockstep() const { return true; }
-  // Does a fast worker wait for slow ones?
+  // True if a fast worker waits for slow ones.
   virtual bool WaitsForWorkers() const { return InLockstep(); }
   // The device of nodes between gradients and updates that belong to no single variable.
   virtual std::string UpdateDevice() const { return ""; }

@@ -125,7 +125,7 @@ absl::StatusOr<StoreReply> StoreService::Answer(const std::string& caller,
     case StoreOp::kAwait:
       break;
   }
-  return Internal("a request to the store that nobody answers");
+  return Internal("the store cannot handle this request");
 }
 
 void StoreService::Await(const std::string& caller, const StoreRequest& request, Done done) {
