@@ -160,7 +160,10 @@ void QueuePeers::Rethrow(const Error& error) const {
   // start may succeed.
   if (membership_ != nullptr &&
       (error.code() == Code::kAborted || error.code() == Code::kUnavailable)) {
-    const absl::Status place = membership_->CheckPlace();
+    absl::Status place = membership_->CheckPlace();
+    // The connection to the store may be one of those that the others closed. A second call makes a
+    // new one, over which the store answers.
+    if (absl::IsUnavailable(place)) place = membership_->CheckPlace();
     throw Error(Code::kUnavailable,
                 absl::IsAborted(place) ? std::string(MessageOf(place)) : error.what());
   }
