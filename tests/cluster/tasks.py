@@ -1,5 +1,6 @@
 """Training tasks that tests start by hand, with TF_CONFIG, as any launcher would."""
 import argparse
+import atexit
 import json
 import os
 import socket
@@ -49,8 +50,21 @@ def start(cluster, job, index, *flags, token="secret", config=None, cores=None, 
     if limit is not None:
         command = ["bash", "-c", f'ulimit {limit}; exec "$@"', "-", *command]
     pin = None if cores is None else lambda: os.sched_setaffinity(0, cores)
-    return subprocess.Popen(command, env=environment, preexec_fn=pin, stdout=subprocess.PIPE,
-                            stderr=subprocess.STDOUT, text=True)
+    STARTED.append(subprocess.Popen(command, env=environment, preexec_fn=pin, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT, text=True))
+    return STARTED[-1]
+
+
+STARTED = []
+
+
+@atexit.register
+def end_what_still_runs():
+    """A test that fails leaves its tasks running, some of them for a million steps."""
+    for task in STARTED:
+        if task.poll() is None:
+            task.kill()
+            task.wait()
 
 
 def run(*arguments):
@@ -58,7 +72,8 @@ def run(*arguments):
     split = arguments.index("--")
     command = [f"{BIN}/tutti", "run", *arguments[:split], "--", f"{BIN}/fashion_mnist", "--model", "mlp",
                "--batch-size", "32", *arguments[split + 1:]]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    STARTED.append(subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+    return STARTED[-1]
 
 
 def descendants(pid):
@@ -70,6 +85,26 @@ def descendants(pid):
     except FileNotFoundError:
         pass  # it has just ended
     return found
+
+
+def listening_ports(*pids):
+    """The TCP ports at which these processes listen."""
+    inodes = set()
+    for pid in pids:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                name = os.readlink(f"/proc/{pid}/fd/{fd}")
+            except FileNotFoundError:
+                continue  # closed meanwhile
+            if name.startswith("socket:["):
+                inodes.add(name[len("socket:["):-1])
+    ports = set()
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{pids[0]}/net/{table}", encoding="ascii") as lines:
+            for fields in map(str.split, list(lines)[1:]):
+                if fields[3] == "0A" and fields[9] in inodes:
+                    ports.add(int(fields[1].rsplit(":", 1)[1], 16))
+    return ports
 
 
 def pid_of_task(launcher, job, index):
