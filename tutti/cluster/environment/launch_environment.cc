@@ -142,19 +142,20 @@ absl::StatusOr<Found> ReadMpich(const Reader& reader) {
   return environment;
 }
 
+// Steps from this number on are not of srun's tasks: the batch script, or the shell of salloc where
+// Slurm is configured to run it on the first node (LaunchParameters=use_interactive_step).
+constexpr uint64_t kFirstSpecialStep = 0xfffffff0;
+
+bool IsInSlurmStep(const Reader& reader) {
+  if (!reader.Has("SLURM_STEP_ID")) return reader.Has("SLURM_STEP_NUM_TASKS");
+  const std::string text = reader.Text("SLURM_STEP_ID");
+  uint64_t step = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), step);
+  return error != std::errc() || end != text.data() + text.size() || step < kFirstSpecialStep;
+}
+
 absl::StatusOr<Found> ReadSlurm(const Reader& reader) {
-  if (!reader.Has("SLURM_JOB_ID")) return Found();
-  if (!reader.Has("SLURM_STEP_ID") && !reader.Has("SLURM_STEP_NUM_TASKS")) {
-    // Without --ntasks there is no SLURM_NTASKS, and a task a node.
-    const bool counted = reader.Has("SLURM_NTASKS");
-    const char* const name = counted ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";
-    const std::string count = reader.Text(name);
-    if (count.empty() || count == "1") return Found();
-    return InvalidArgument(
-        "this is Slurm job {} of {} {} (SLURM_JOB_ID, {}), but no step of it: use "
-        "srun to start the program, or set TUTTI_LAUNCH=alone to train alone",
-        reader.Text("SLURM_JOB_ID"), count, counted ? "tasks" : "nodes", name);
-  }
+  if (!reader.Has("SLURM_JOB_ID") || !IsInSlurmStep(reader)) return Found();
   TUTTI_RETURN_IF_ERROR(reader.Require("a Slurm step", {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS",
                                                         "SLURM_STEP_ID", "SLURM_STEP_NODELIST"}));
   TUTTI_ASSIGN_OR_RETURN(LaunchEnvironment environment,
@@ -165,10 +166,29 @@ absl::StatusOr<Found> ReadSlurm(const Reader& reader) {
   environment.one_host = hosts->size() == 1;
   environment.job =
       fmt::format("slurm-{}.{}", reader.Text("SLURM_JOB_ID"), reader.Text("SLURM_STEP_ID"));
+  // A job that was put back into the queue keeps its id, and its steps are numbered anew.
+  if (const std::string restarts = reader.Text("SLURM_RESTART_COUNT"); !restarts.empty()) {
+    environment.job += fmt::format("-{}", restarts);
+  }
   environment.found +=
       fmt::format(", step {}.{} on {}", reader.Text("SLURM_JOB_ID"), reader.Text("SLURM_STEP_ID"),
                   reader.Text("SLURM_STEP_NODELIST"));
   return environment;
+}
+
+// Whoever starts processes inside an allocation, such as mpirun, leaves its variables as they are:
+// they are an error only where nobody else has numbered the processes.
+absl::Status RefuseAllocationWithoutStep(const Reader& reader) {
+  if (!reader.Has("SLURM_JOB_ID") || IsInSlurmStep(reader)) return absl::OkStatus();
+  // Without --ntasks there is no SLURM_NTASKS, and a task a node.
+  const bool counted = reader.Has("SLURM_NTASKS");
+  const char* const name = counted ? "SLURM_NTASKS" : "SLURM_JOB_NUM_NODES";
+  const std::string count = reader.Text(name);
+  if (count.empty() || count == "1") return absl::OkStatus();
+  return InvalidArgument(
+      "this is Slurm job {} of {} {} (SLURM_JOB_ID, {}), but no step of it: use "
+      "srun to start the program, or set TUTTI_LAUNCH=alone to train alone",
+      reader.Text("SLURM_JOB_ID"), count, counted ? "tasks" : "nodes", name);
 }
 
 // Open MPI and Slurm set PMIx's variables beside their own. Where they stand alone, as under prun
@@ -204,6 +224,9 @@ absl::StatusOr<LaunchEnvironment> ReadWanted(const Reader& reader) {
       return LaunchEnvironment{.found = "TUTTI_LAUNCH=alone"};
     TUTTI_ASSIGN_OR_RETURN(Found found, kReaders[i](reader));
     if (found) return *std::move(found);
+    if (kKinds[i].kind == LaunchKind::kSlurm) {
+      TUTTI_RETURN_IF_ERROR(RefuseAllocationWithoutStep(reader));
+    }
     return InvalidArgument("TUTTI_LAUNCH is {}, but no variable of {} is set", wanted,
                            kKinds[i].name);
   }
@@ -239,6 +262,7 @@ absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Lookup& lookup) {
   }
   if (chosen) return *std::move(chosen);
   TUTTI_RETURN_IF_ERROR(RefusePmixAlone(reader));
+  TUTTI_RETURN_IF_ERROR(RefuseAllocationWithoutStep(reader));
   return LaunchEnvironment{.found = "no variable of a launcher is set"};
 }
 

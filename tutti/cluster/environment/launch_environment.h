@@ -30,9 +30,10 @@ using Lookup = std::function<const char*(const char*)>;
 // any of them the process is alone. Several that agree are fine, and the first counts.
 // INVALID_ARGUMENT for a launcher whose variables are there only in part (it names the missing
 // ones), for two that contradict each other (it shows both), for a Slurm allocation of several
-// tasks without srun, and for a process that only PMIx numbers (PMIX_RANK, as prun and prterun set
-// it), since its variables do not tell how many processes there are. TUTTI_LAUNCH (tf-config,
-// torchrun, openmpi, mpich, slurm, alone) decides where that is wanted.
+// tasks in which nobody has started this process as one of them (no step of srun, no other
+// launcher), and for a process that only PMIx numbers (PMIX_RANK, as prun and prterun set it),
+// since its variables do not tell how many processes there are. TUTTI_LAUNCH (tf-config, torchrun,
+// openmpi, mpich, slurm, alone) decides where that is wanted.
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment(const Lookup& lookup);
 absl::StatusOr<LaunchEnvironment> ReadLaunchEnvironment();  // of this process
 

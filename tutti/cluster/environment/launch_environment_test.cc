@@ -130,6 +130,42 @@ TEST(LaunchEnvironment, AnAllocationWithoutSrunSaysSo) {
             LaunchKind::kAlone);
 }
 
+// As in `sbatch -n 8 --wrap 'mpirun -n 4 ./train'`.
+TEST(LaunchEnvironment, OtherLaunchersWorkInsideAnAllocation) {
+  const Variables allocation = {{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "8"}};
+  for (const auto& [variables, kind] :
+       {std::pair(kOpenMpi, LaunchKind::kOpenMpi), std::pair(kMpich, LaunchKind::kMpich),
+        std::pair(kTorchrun, LaunchKind::kTorchrun),
+        std::pair(Variables{{"TF_CONFIG",
+                             R"({"cluster": {"worker": ["a:1", "b:1"]},
+                                 "task": {"type": "worker", "index": 0}})"}},
+                  LaunchKind::kTfConfig)}) {
+    const auto found = Read(Joined(variables, allocation));
+    ASSERT_TRUE(found.ok()) << NameOf(kind) << ": " << found.status();
+    EXPECT_EQ(found->kind, kind);
+  }
+  EXPECT_THAT(ErrorOf(Joined(allocation, {{"TUTTI_LAUNCH", "slurm"}})), HasSubstr("use srun"));
+}
+
+// The shell of salloc is one, with LaunchParameters=use_interactive_step; its variables tell of one
+// task.
+TEST(LaunchEnvironment, AnInteractiveStepIsNoStepOfTasks) {
+  const Variables shell = {{"SLURM_JOB_ID", "12"},          {"SLURM_NTASKS", "8"},
+                           {"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "1"},
+                           {"SLURM_PROCID", "0"},           {"SLURM_STEP_NODELIST", "n01"}};
+  EXPECT_THAT(ErrorOf(shell), HasSubstr("use srun"));
+  EXPECT_EQ(ValueOrThrow(Read(Joined(kOpenMpi, shell))).kind, LaunchKind::kOpenMpi);
+  auto one = shell;
+  one["SLURM_NTASKS"] = "1";
+  EXPECT_EQ(ValueOrThrow(Read(one)).kind, LaunchKind::kAlone);
+}
+
+TEST(LaunchEnvironment, AJobThatIsBackInTheQueueMeetsElsewhere) {
+  auto again = kSlurm;
+  again["SLURM_RESTART_COUNT"] = "1";
+  EXPECT_EQ(ValueOrThrow(Read(again)).job, "slurm-12.0-1");
+}
+
 TEST(LaunchEnvironment, PmixAloneDoesNotTellTheNumberOfProcesses) {
   const Variables pmix = {{"PMIX_RANK", "1"}, {"PMIX_NAMESPACE", "prterun-n01-7@1"}};
   EXPECT_EQ(ErrorOf(pmix),
