@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "tutti/graph/op_def.h"
+#include "tutti/graph/ops/update_table.h"
 
 namespace tutti::placement {
 namespace {
@@ -107,6 +108,7 @@ WorkKind TableKind(const std::string& op) {
                                "Min",
                                "All",
                                "Any",
+                               "AllFinite",
                                "ArgMax",
                                "ArgMin",
                                "L2Loss",
@@ -257,6 +259,15 @@ void AddBodies(const Node& node, NodeWork& work) {
   work.write_bytes = bodies.write_bytes;
 }
 
+// Of an update of some rows of its variable and slots: the input that has the rows. -1: it is none.
+int RowsInput(const Node& node) {
+  const std::string& op = node.op();
+  if (op == "ScatterAdd" || op == "ScatterSub" || op == "ScatterUpdate") return 2;
+  bool sparse = false;
+  const UpdateOp* const update = FindUpdateOp(op, &sparse);
+  return update != nullptr && sparse ? update->gradient_input() + 1 : -1;
+}
+
 // Would the passes compute the node together with the one that makes its input 0?
 bool JoinsFirst(const Node& node) {
   if (node.num_inputs() == 0 || node.num_outputs() != 1 || node.def().stateful) return false;
@@ -300,12 +311,18 @@ NodeWork WorkOf(const Node& node) {
   }
   work.kind = TableKind(node.op());
   if (work.kind == WorkKind::kNone) return work;
-  work.write_bytes = work.output_bytes;
+  const auto type = [&](int i) -> const ValueType& {
+    return node.input(i).node->type(node.input(i).index);
+  };
+  // Of a table, the rows that are looked up or updated.
+  const int rows = RowsInput(node);
+  const bool looks_up = node.op() == "Gather" || node.op() == "_GatherRows";
+  const double rows_bytes = rows >= 0 ? BytesOf(type(rows)) : work.output_bytes;
+  if (rows >= 0) work.known = work.known && type(rows).shape.IsFullyKnown();
+  work.write_bytes = rows_bytes;
   for (int i = 0; i < node.num_inputs(); ++i) {
-    const ValueType& type = node.input(i).node->type(node.input(i).index);
-    // Of a table, the rows that are looked up.
-    const bool rows = (node.op() == "Gather" || node.op() == "_GatherRows") && i == 0;
-    work.read_bytes += rows ? work.output_bytes : BytesOf(type);
+    const bool table = rows >= 0 ? node.def().IsVariableInput(i) : looks_up && i == 0;
+    work.read_bytes += table ? rows_bytes : BytesOf(type(i));
   }
   if (work.kind == WorkKind::kMatrix) work.operations = MatrixOperations(node);
   if (work.kind == WorkKind::kConvolution) work.operations = ConvolutionOperations(node);

@@ -27,8 +27,8 @@ std::string_view NameOf(WorkKind kind);  // "matrix"
 struct NodeWork {
   WorkKind kind = WorkKind::kNone;
   double operations = 0;    // floating-point, of kMatrix and kConvolution
-  double read_bytes = 0;    // of all inputs
-  double write_bytes = 0;   // of all outputs
+  double read_bytes = 0;    // of all inputs; of a table, the rows that are touched
+  double write_bytes = 0;   // of all outputs, likewise
   double output_bytes = 0;  // that others may want; a view has those of its input
   bool known = true;        // false: some shape is not; unknown dimensions count as kAssumedDim
 };

@@ -8,6 +8,9 @@
 #include "tutti/graph/ops/matmul.h"
 #include "tutti/graph/ops/shape.h"
 #include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/graph/ops/update_table.h"
+#include "tutti/nn/initializers.h"
 #include "tutti/placement/machine_speed.h"
 
 namespace tutti::placement {
@@ -37,6 +40,42 @@ TEST(NodeWork, AConvolutionAndItsGradientsDoTheSame) {
   const Output df = Conv2DBackpropFilter(x, y, ShapeOf(filter));
   EXPECT_EQ(WorkOf(*dx.node).operations, expected);
   EXPECT_EQ(WorkOf(*df.node).operations, expected);
+}
+
+// Updates of 32 rows of tables that have so many, of 16 numbers.
+std::vector<const Node*> UpdatesOfRows(Graph& graph, int64_t rows) {
+  const auto table = [&](std::string_view name) {
+    return Variable(graph, Zeros({rows, 16}), name);
+  };
+  const Output variable = table("variable"), slots[] = {table("slot"), table("another_slot")};
+  const Output indices = Placeholder(graph, kInt64, {32}, "indices");
+  const Output touched = Placeholder(graph, kFloat32, {32, 16}, "rows");
+  std::vector<const Node*> updates = {ScatterAdd(variable, indices, touched).node,
+                                      ScatterSub(variable, indices, touched).node,
+                                      ScatterUpdate(variable, indices, touched).node};
+  for (const UpdateOp& op : UpdateOps()) {
+    UpdateInputs inputs{
+        .references = {variable}, .scalars = {0.1f}, .gradient = {indices, touched}};
+    for (size_t i = 0; i < op.slots.size(); ++i) inputs.references.emplace_back(slots[i]);
+    if (op.takes_step) inputs.scalars.emplace_back(Tensor::Scalar(int64_t{1}));
+    updates.push_back(BuildUpdate(op.name, inputs, {}).node);
+  }
+  return updates;
+}
+
+TEST(NodeWork, UpdatesOfRowsTouchNoOthers) {
+  Graph large_graph, small_graph;
+  const std::vector<const Node*> large = UpdatesOfRows(large_graph, 1'000'000);
+  const std::vector<const Node*> small = UpdatesOfRows(small_graph, 1'000);
+  for (size_t i = 0; i < large.size(); ++i) {
+    const NodeWork work = WorkOf(*large[i]), expected = WorkOf(*small[i]);
+    EXPECT_EQ(work.read_bytes, expected.read_bytes) << large[i]->op();
+    EXPECT_EQ(work.write_bytes, expected.write_bytes) << large[i]->op();
+    EXPECT_EQ(SecondsOf(work, MachineSpeed::Typical(), 1),
+              SecondsOf(expected, MachineSpeed::Typical(), 1))
+        << large[i]->op();
+    EXPECT_EQ(work.write_bytes, 4.0 * 32 * 16) << large[i]->op();
+  }
 }
 
 TEST(NodeWork, SourcesAndViewsTakeNoTime) {

@@ -182,22 +182,20 @@ void KeepHomes(const StepCosts& costs, const Plan& plan, StateHomes& homes) {
 
 absl::StatusOr<Placed> PlaceProgram(const Program& program, const Machines& machines,
                                     StateHomes& homes, const ProgramOptions& options) {
-  CostOptions cost_options{.place = options.place,
-                           .homes = {},
-                           .measured = options.measured,
-                           .manual = options.method == Method::kManual};
+  CostOptions cost_options{
+      .place = options.place, .homes = {}, .manual = options.method == Method::kManual};
   if (!cost_options.manual) cost_options.homes = homes.Of(*program.graph);
-  TUTTI_ASSIGN_OR_RETURN(const StepCosts costs, CostsOf(program, machines, cost_options));
+  TUTTI_ASSIGN_OR_RETURN(StepCosts costs, CostsOf(program, machines, cost_options));
+  std::vector<int> now;
+  if (options.current != nullptr) now = DevicesNow(costs, *options.current);
+  if (options.measured != nullptr) UseMeasured(*options.measured, now, costs);
   TUTTI_ASSIGN_OR_RETURN(Plan plan, PlanOf(costs, options));
   Placed placed;
   placed.seconds = plan.simulation.seconds + machines.machine.step_seconds;
-  if (options.current != nullptr) {
-    std::vector<int> now = DevicesNow(costs, *options.current);
-    if (!now.empty()) {
-      Simulation simulation = Simulate(costs, now);
-      placed.current_seconds = simulation.seconds + machines.machine.step_seconds;
-      if (options.report) TakePlacement(std::move(now), std::move(simulation), plan);
-    }
+  if (!now.empty()) {
+    Simulation simulation = Simulate(costs, now);
+    placed.current_seconds = simulation.seconds + machines.machine.step_seconds;
+    if (options.report) TakePlacement(std::move(now), std::move(simulation), plan);
   }
   if (options.report) placed.report = ReportOf(costs, plan, options.method);
   if (options.method == Method::kManual) return placed;
@@ -221,7 +219,7 @@ absl::Status PlaceState(const Graph& graph, const StepRequest& like, const Machi
         MessageOf(whole.status()));
     return absl::OkStatus();
   }
-  CostOptions cost_options{.place = options.place, .homes = homes.Of(graph), .measured = nullptr};
+  CostOptions cost_options{.place = options.place, .homes = homes.Of(graph)};
   TUTTI_ASSIGN_OR_RETURN(const StepCosts costs, CostsOf(*whole, machines, cost_options));
   TUTTI_ASSIGN_OR_RETURN(const Plan plan, PlanOf(costs, options));
   KeepHomes(costs, plan, homes);

@@ -4,6 +4,7 @@
 
 #include "tutti/compile/extract.h"
 #include "tutti/compile/program.h"
+#include "tutti/placement/measured_costs.h"
 #include "tutti/placement/placer.h"
 #include "tutti/placement/report.h"
 #include "tutti/placement/state_homes.h"
@@ -13,7 +14,7 @@ namespace tutti::placement {
 struct ProgramOptions {
   Method method = Method::kSearch;
   PlaceOptions place;
-  const MeasuredSeconds* measured = nullptr;  // null: estimates
+  const MeasuredSeconds* measured = nullptr;  // where `current` has the nodes; null: estimates
   bool report = false;                        // fill Placed::report
   // Where nodes are now, by name; null: nowhere. Fills Placed::current_seconds, and a report tells
   // of this placement.

@@ -108,6 +108,68 @@ TEST(PlaceProgram, MeasuredTimesReplaceEstimates) {
   EXPECT_NEAR(placed->seconds, 1, 0.01);
 }
 
+// Two cores that share all of a bus: what is computed at the same time takes twice as long.
+Machines TwoDevicesThatCrowdEachOther() {
+  MachineSpeed speed = RoundSpeed();
+  speed.cores = 2;
+  speed.crowded = speed.kinds;
+  for (KindSpeed& kind : speed.crowded) {
+    kind.per_operation *= 2;
+    kind.per_byte_cached *= 2;
+    kind.per_byte_memory *= 2;
+  }
+  return DevicesOfOneTask(2, 0, speed);
+}
+
+TEST(PlaceProgram, MeasuredNodesSlowEachOtherDown) {
+  const Program program = ProgramOf(kTwoBranches);
+  const Machines machines = TwoDevicesThatCrowdEachOther();
+  const std::string zero = machines.devices[0].name, one = machines.devices[1].name;
+  // Measured one after the other on one device, at the same time on two.
+  for (const bool together : {false, true}) {
+    SCOPED_TRACE(together);
+    const double each = together ? 2 : 1;
+    const MeasuredSeconds measured = {{"a", each}, {"b", each}, {"a2", each}, {"b2", each}};
+    std::unordered_map<std::string, std::string> current;
+    for (const auto& node : program.graph->nodes()) {
+      const bool other = node->name().starts_with("b") || node->name() == "w";
+      current[node->name()] = together && other ? one : zero;
+    }
+    for (const Method method : {Method::kGreedy, Method::kSearch}) {
+      StateHomes homes;
+      const auto placed = PlaceProgram(
+          program, machines, homes, {.method = method, .measured = &measured, .current = &current});
+      ASSERT_TRUE(placed.ok()) << placed.status();
+      EXPECT_NEAR(placed->current_seconds, 4, 0.1);
+      EXPECT_NEAR(placed->seconds, 4, 0.1);
+    }
+  }
+}
+
+// What took so long on one core takes half of it on two, where the node shares its work.
+TEST(PlaceProgram, MeasuredTimesFollowTheCoresOfDevices) {
+  const Program program = ProgramOf(R"(
+x = Placeholder() {dtype=float32, shape=[500, 500]}
+a = MatMul(x, x)
+feed x
+fetch a
+)");
+  const std::vector<DeviceInfo> devices = {
+      {.name = "/job:local/task:0/cpu:0", .type = "cpu", .cores = 2},
+      {.name = "/job:local/task:0/cpu:1", .type = "cpu"}};
+  const Machines machines = MakeMachines(devices, RoundSpeed());
+  const MeasuredSeconds measured = {{"a", 1}};
+  const std::unordered_map<std::string, std::string> current = {{"x", "/job:local/task:0/cpu:1"},
+                                                                {"a", "/job:local/task:0/cpu:1"}};
+  StateHomes homes;
+  const auto placed =
+      PlaceProgram(program, machines, homes,
+                   {.method = Method::kGreedy, .measured = &measured, .current = &current});
+  ASSERT_TRUE(placed.ok()) << placed.status();
+  EXPECT_NEAR(placed->current_seconds, 1, 1e-6);
+  EXPECT_NEAR(placed->seconds, 0.5, 1e-6);
+}
+
 TEST(PlaceProgram, ManualIsOnlyPredicted) {
   const Program program = ProgramOf(kTwoBranches);
   const Machines machines = DevicesOfOneTask(2);

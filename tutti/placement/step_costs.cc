@@ -34,6 +34,7 @@ class Maker {
     CountReaders();
     TUTTI_RETURN_IF_ERROR(JoinWhatMustBe());
     JoinFused();
+    costs_.joined = joined_;
     NumberGroups();
     FindSeconds();
     AddEdges();
@@ -285,11 +286,6 @@ class Maker {
     }
     for (size_t i = 0; i < count; ++i) {
       if (constant_[i]) continue;
-      if (options_.measured != nullptr) {
-        const auto it = options_.measured->find(nodes_[i]->name());
-        if (it != options_.measured->end()) costs_.seconds[i] = it->second;
-        continue;
-      }
       const double one = SecondsOf(work[i], machines_.machine, 1);
       const double two = SecondsOf(work[i], machines_.machine, 2);
       costs_.core_seconds[i] = 2 * (one - two);

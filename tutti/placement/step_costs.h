@@ -51,6 +51,7 @@ struct StepCosts {
   std::vector<double> core_seconds;  // the part of it that more cores divide
   std::vector<double> crowding;      // how many times as long with all cores at work; at least 1
   std::vector<double> output_bytes;  // by node: memory that its values take
+  std::vector<int> joined;           // by node: the input whose maker computes it; -1: none
   std::vector<uint32_t> group;       // by node
   std::vector<Group> groups;
   std::vector<uint32_t> in_begin, out_begin;  // by node, and one more: into the lists of edges
@@ -72,14 +73,9 @@ struct StepCosts {
   const Node& NodeOf(size_t node) const { return *graph->nodes()[node]; }
 };
 
-// Times of nodes by name, as measured on one device; what is not there was computed by another node
-// and takes no time of its own.
-using MeasuredSeconds = std::unordered_map<std::string, double>;
-
 struct CostOptions {
   PlaceOptions place;                                  // soft placement
   std::unordered_map<std::string, std::string> homes;  // of variables and queues: by name, a device
-  const MeasuredSeconds* measured = nullptr;           // null: estimates
   // Nodes go to the first device that is allowed; only those that agree on it are fused.
   bool manual = false;
 };

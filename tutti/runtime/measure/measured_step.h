@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "tutti/placement/step_costs.h"
+#include "tutti/placement/measured_costs.h"
 #include "tutti/runtime/executor/step_trace.h"
 
 namespace tutti {
