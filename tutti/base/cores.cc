@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -145,6 +147,26 @@ int UsableCores() {
   return std::max(1, limit > 0 ? std::min(count, int(std::ceil(limit))) : count);
 }
 
+namespace {
+
+std::atomic<int> cores_of_process = 0;  // 0: not counted yet, or changed since
+
+}  // namespace
+
+bool HasOneCore() {
+  int cores = cores_of_process.load(std::memory_order_relaxed);
+  if (cores == 0) {
+    // Those of the first thread: the calling one may have been given fewer.
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    cores = ::sched_getaffinity(::getpid(), sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 2;
+    const double limit = CgroupCores();
+    if (limit > 0 && limit <= 1) cores = 1;
+    cores_of_process.store(cores, std::memory_order_relaxed);
+  }
+  return cores == 1;
+}
+
 std::vector<int> NumbersOfUsableCores() {
   cpu_set_t set;
   std::vector<int> cores;
@@ -204,6 +226,7 @@ absl::Status RunOnCores(std::span<const int> cores) {
     if (thread > 0) ::sched_setaffinity(thread, sizeof(set), &set);  // it may have ended: ignored
   }
   ::closedir(threads);
+  cores_of_process.store(0, std::memory_order_relaxed);
   return absl::OkStatus();
 }
 

@@ -13,6 +13,10 @@ namespace tutti {
 // may be given less time than they have (CgroupCores).
 int UsableCores();
 
+// Does this process have one core for all its threads? A thread that waits for another one of them
+// must then give the core away. Costs a load.
+bool HasOneCore();
+
 // The limit on processor time that the control groups of this process set (cpu.max, or cfs_quota_us
 // of version 1), in cores; 0: no limit. Containers are limited this way although they see every
 // core of their host. `root` is where /proc and /sys are, for tests.

@@ -3,14 +3,18 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <time.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <future>
+#include <span>
 #include <string>
 #include <thread>
 
+#include "tutti/base/spin.h"
 #include "tutti/base/status.h"
 
 namespace tutti {
@@ -85,11 +89,53 @@ TEST(RunOnCores, MovesThreadsThatAreThereAlready) {
   });
   EXPECT_TRUE(RunOnCores(Cores{all.back()}).ok());
   EXPECT_EQ(NumbersOfUsableCores(), Cores{all.back()});
+  EXPECT_TRUE(HasOneCore());
   moved.set_value();
   EXPECT_EQ(seen.get_future().get(), 1);
   other.join();
   EXPECT_TRUE(RunOnCores(all).ok());
   EXPECT_EQ(NumbersOfUsableCores(), all);
+  EXPECT_EQ(HasOneCore(), UsableCores() == 1);
+}
+
+// Its other threads may run elsewhere.
+TEST(HasOneCore, APinnedThreadIsNotAPinnedProcess) {
+  if (UsableCores() == 1) GTEST_SKIP() << "needs two cores";
+  const Cores first = {NumbersOfUsableCores().front()};
+  std::thread([&first] {
+    ASSERT_TRUE(RunThreadOnCores(first).ok());
+    EXPECT_EQ(UsableCores(), 1);
+    EXPECT_FALSE(HasOneCore());
+  }).join();
+}
+
+// Whoever brings what is looked for gets the core: with two threads that take turns on one core,
+// each look that only spun would cost its whole time.
+TEST(LookFor, GivesTheOnlyCoreToWhoeverIsWaitedFor) {
+  const Cores all = NumbersOfUsableCores();
+  ASSERT_TRUE(RunOnCores(Cores{all.front()}).ok());
+  constexpr int kTurns = 1000;
+  constexpr int64_t kLong = 1'000'000'000'000;
+  std::atomic<int> turn = 0;
+  const auto play = [&turn](int own) {
+    for (; own < kTurns; own += 2) {
+      ASSERT_TRUE(LookFor([&] { return turn.load() == own; }, {.spin_nanos = kLong}));
+      turn.store(own + 1);
+    }
+  };
+  const auto cpu_seconds = [] {
+    timespec time{};
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return double(time.tv_sec) + double(time.tv_nsec) * 1e-9;
+  };
+  const double start = cpu_seconds();
+  std::thread other([&] { play(1); });
+  play(0);
+  other.join();
+  EXPECT_EQ(turn.load(), kTurns);
+  // Some milliseconds; a slice of the scheduler for each turn would be seconds.
+  EXPECT_LT(cpu_seconds() - start, 1.0);
+  EXPECT_TRUE(RunOnCores(all).ok());
 }
 
 TEST(RunOnCores, NamesACoreThatCannotBe) {

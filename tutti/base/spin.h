@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/cores.h"
 
 namespace tutti {
 
@@ -25,13 +26,15 @@ struct Patience {
   int64_t yield_nanos = 100'000;  // after that: looking between giving the core away
 };
 
-// Looks until come() is true; false when the time is over.
+// Looks until come() is true; false when the time is over. In a process with one core, which
+// whoever makes it come true needs, the whole time is spent between giving the core away.
 template <typename Come>
 bool LookFor(const Come& come, const Patience& patience) {
   constexpr int kLooksBetweenClocks = 32;
   const int64_t start = NowNanos();
+  const int64_t spin_nanos = HasOneCore() ? 0 : patience.spin_nanos;
   int64_t waited = 0;
-  while (waited < patience.spin_nanos) {
+  while (waited < spin_nanos) {
     for (int i = 0; i < kLooksBetweenClocks; ++i) {
       if (come()) return true;
       Pause();
