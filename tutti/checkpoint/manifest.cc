@@ -15,10 +15,12 @@
 namespace tutti::checkpoint {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::json;
 
 constexpr int kMaxDepth = 6;
 constexpr size_t kMaxShards = 10'000;
+constexpr size_t kMaxKeys = 1000;                // of one object
+constexpr size_t kMaxValues = 40 * kMaxTensors;  // objects, lists, keys, numbers and texts
 constexpr std::string_view kSuffix = ".safetensors";
 
 std::string Quoted(const std::string& text) {
@@ -50,20 +52,49 @@ std::string FormatTensor(const SavedTensor& tensor) {
   return text + fmt::format(", \"crc32c\": \"{:08x}\"}}", tensor.crc);
 }
 
-// Refuses what nests deeply while it is parsed.
+// Refuses what nests deeply or has too many values while it is parsed.
+class Limits {
+ public:
+  // false: the value is not kept.
+  bool Take(int depth, Json::parse_event_t event) {
+    using Event = Json::parse_event_t;
+    if (!status_.ok()) return false;
+    if (depth > kMaxDepth) {
+      status_ = InvalidArgument("it is nested deeper than {} levels", kMaxDepth);
+    }
+    if (event == Event::object_end || event == Event::array_end) {
+      if (event == Event::object_end) keys_.pop_back();
+      return true;
+    }
+    if (++values_ > kMaxValues) {
+      status_ = InvalidArgument("it has more than {} values", kMaxValues);
+    }
+    if (event == Event::object_start) keys_.push_back(0);
+    if (event == Event::key && ++keys_.back() > kMaxKeys) {
+      status_ = InvalidArgument("an object in it has more than {} names", kMaxKeys);
+    }
+    return status_.ok();
+  }
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+  std::vector<size_t> keys_;  // so far, of each object that is open
+  size_t values_ = 0;
+};
+
 absl::StatusOr<Json> ParseJson(std::string_view text) {
-  bool deep = false;
-  const auto watch = [&](int depth, Json::parse_event_t, Json&) {
-    deep = deep || depth > kMaxDepth;
-    return !deep;
+  Limits limits;
+  const auto take = [&](int depth, Json::parse_event_t event, Json&) {
+    return limits.Take(depth, event);
   };
   try {
-    Json json = Json::parse(text, watch);
-    if (deep) return InvalidArgument("it is nested deeper than {} levels", kMaxDepth);
+    Json json = Json::parse(text, take);
+    TUTTI_RETURN_IF_ERROR(limits.status());
     if (!json.is_object()) return InvalidArgument("it is no JSON object");
     return json;
   } catch (const Json::parse_error& error) {
-    if (deep) return InvalidArgument("it is nested deeper than {} levels", kMaxDepth);
+    TUTTI_RETURN_IF_ERROR(limits.status());
     const std::string_view before = text.substr(0, error.byte);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     return DataLoss("it is not JSON at line {}", line);

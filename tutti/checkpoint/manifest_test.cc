@@ -1,8 +1,10 @@
 #include "tutti/checkpoint/manifest.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tutti/checkpoint/safetensors.h"
 #include "tutti/checkpoint/sealed_lines.h"
 
 namespace tutti::checkpoint {
@@ -101,6 +103,34 @@ TEST(ManifestTest, RefusesWhatNoWriterWrites) {
   EXPECT_THAT(ErrorOf(SealLines("{\n\"format\": 1,\n")), HasSubstr("has no \"made_by\""));
   EXPECT_THAT(ErrorOf(SealLines("{\n\"format\": " + std::string(100000, '[') + ",\n")),
               HasSubstr("nested deeper"));
+}
+
+// A reader that looks each name up among all before it would not come to an end here.
+TEST(ManifestTest, RefusesAMillionNamesAndValues) {
+  std::string names = "{\n\"format\": 1,\n\"data\": {", values = "{\n\"format\": 1,\n\"data\": [";
+  for (int i = 0; i < 1'000'000; ++i) names += fmt::format("\"a name that is unknown {}\": 1, ", i);
+  for (int i = 0; i < 5'000'000; ++i) values += "1,";
+  EXPECT_EQ(ErrorOf(SealLines(names + "\"last\": 1},\n")),
+            "an object in it has more than 1000 names");
+  EXPECT_EQ(ErrorOf(SealLines(values + "1],\n")), "it has more than 4000000 values");
+}
+
+// As many tensors as there may be, each with all its fields.
+TEST(ManifestTest, ReadsTheLargestThatIsWritten) {
+  Manifest manifest = Sample();
+  manifest.tensors.clear();
+  for (size_t i = 0; i < kMaxTensors; ++i) {
+    manifest.tensors.push_back({.name = fmt::format("w{}", i / 2),
+                                .key = fmt::format("w{}/part", i),
+                                .dtype = kFloat32,
+                                .shape = {1, 1, 1, 1, 1, 1, 1, 1},
+                                .whole = {2, 1, 1, 1, 1, 1, 1, 1},
+                                .first_row = int64_t(i % 2),
+                                .slot_of = "w"});
+  }
+  const auto read = ParseManifest(FormatManifest(manifest));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->tensors.size(), kMaxTensors);
 }
 
 }  // namespace
