@@ -13,12 +13,11 @@ namespace tutti::checkpoint {
 namespace {
 
 // The header that a shard should have.
-Header ExpectedHeader(const Manifest& manifest, size_t shard) {
+Header ExpectedHeader(int64_t step, std::span<const SavedTensor* const> tensors) {
   Header header;
-  header.metadata = ShardMetadata(manifest.step);
-  for (const SavedTensor& tensor : manifest.tensors) {
-    if (size_t(tensor.shard) != shard) continue;
-    header.tensors.push_back({tensor.key, tensor.dtype, tensor.shape});
+  header.metadata = ShardMetadata(step);
+  for (const SavedTensor* tensor : tensors) {
+    header.tensors.push_back({tensor->key, tensor->dtype, tensor->shape});
   }
   return header;
 }
@@ -74,14 +73,22 @@ absl::StatusOr<SavedCheckpoint> SavedCheckpoint::Open(FileSystem& files, const s
   auto manifest = ParseManifest(text);
   if (!manifest.ok()) return WithPrefix(manifest.status(), manifest_path + ": ");
   checkpoint.manifest_ = *std::move(manifest);
+  checkpoint.Index();
   return checkpoint;
 }
 
-const SavedTensor* SavedCheckpoint::Find(std::string_view name) const {
+// The tensors stay where they are in memory when the checkpoint is moved.
+void SavedCheckpoint::Index() {
+  by_shard_.resize(manifest_.shards.size());
   for (const SavedTensor& tensor : manifest_.tensors) {
-    if (tensor.name == name) return &tensor;
+    by_name_.try_emplace(tensor.name, &tensor);
+    by_shard_[size_t(tensor.shard)].push_back(&tensor);
   }
-  return nullptr;
+}
+
+const SavedTensor* SavedCheckpoint::Find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 int64_t SavedCheckpoint::bytes() const {
@@ -95,7 +102,7 @@ int64_t SavedCheckpoint::bytes() const {
 absl::StatusOr<ShardFile> SavedCheckpoint::OpenShard(size_t shard) const {
   const SavedShard& saved = manifest_.shards[shard];
   const std::string path = path_ + "/" + saved.file;
-  const Header expected = ExpectedHeader(manifest_, shard);
+  const Header expected = ExpectedHeader(manifest_.step, by_shard_[shard]);
   auto file = ShardFile::Open(*files_, path);
   if (absl::IsUnavailable(file.status()) || absl::IsNotFound(file.status()) ||
       absl::IsPermissionDenied(file.status())) {
@@ -157,15 +164,15 @@ absl::Status SavedCheckpoint::Read(std::span<Request> requests,
   };
   for (size_t shard = 0; shard < manifest_.shards.size(); ++shard) {
     std::vector<Part> parts;
-    for (const SavedTensor& saved : manifest_.tensors) {
-      const auto found = wanted.find(saved.name);
-      if (size_t(saved.shard) != shard || found == wanted.end()) continue;
+    for (const SavedTensor* saved : by_shard_[shard]) {
+      const auto found = wanted.find(saved->name);
+      if (found == wanted.end()) continue;
       for (Request* request : found->second) {
         const Shape& shape = request->target.shape();
         const int64_t rows = shape.rank() == 0 ? 1 : shape[0];
-        const int64_t begin = std::max(saved.first_row, request->first_row);
-        const int64_t end = std::min(saved.first_row + saved.rows(), request->first_row + rows);
-        if (begin < end) parts.push_back({&saved, request});
+        const int64_t begin = std::max(saved->first_row, request->first_row);
+        const int64_t end = std::min(saved->first_row + saved->rows(), request->first_row + rows);
+        if (begin < end) parts.push_back({saved, request});
       }
     }
     if (parts.empty()) continue;
@@ -215,11 +222,10 @@ absl::Status SavedCheckpoint::Verify(const TransferOptions& options) const {
     TUTTI_ASSIGN_OR_RETURN(const std::vector<uint32_t> crcs, file.Checksums(options));
     std::map<std::string_view, uint32_t> by_key;
     for (size_t i = 0; i < crcs.size(); ++i) by_key[file.header().tensors[i].name] = crcs[i];
-    for (const SavedTensor& saved : manifest_.tensors) {
-      if (size_t(saved.shard) != shard) continue;
-      const uint32_t found = by_key.at(saved.key);
-      if (found == saved.crc) continue;
-      return DataLoss("{}/{}: {}", path_, manifest_.shards[shard].file, Damaged(saved, found));
+    for (const SavedTensor* saved : by_shard_[shard]) {
+      const uint32_t found = by_key.at(saved->key);
+      if (found == saved->crc) continue;
+      return DataLoss("{}/{}: {}", path_, manifest_.shards[shard].file, Damaged(*saved, found));
     }
   }
   return absl::OkStatus();

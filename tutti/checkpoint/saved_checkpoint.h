@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "tutti/base/status.h"
@@ -46,6 +48,7 @@ class SavedCheckpoint {
   SavedCheckpoint(FileSystem& files, std::string path, File directory)
       : files_(&files), path_(std::move(path)), directory_(std::move(directory)) {}
 
+  void Index();
   // Opens a shard whose size and header are those of the manifest.
   absl::StatusOr<ShardFile> OpenShard(size_t shard) const;
   absl::Status CheckRequest(const Request& request) const;
@@ -54,6 +57,8 @@ class SavedCheckpoint {
   std::string path_;
   File directory_;  // with a shared lock
   Manifest manifest_;
+  std::unordered_map<std::string_view, const SavedTensor*> by_name_;  // the first part of each
+  std::vector<std::vector<const SavedTensor*>> by_shard_;  // in the order of the manifest
 };
 
 // Opens `path` if it is a checkpoint, and the newest one in it if it is a model directory.
