@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "tutti/base/clock.h"
+#include "tutti/base/log.h"
 
 namespace tutti::checkpoint {
 namespace {
@@ -27,6 +28,7 @@ namespace {
 constexpr std::string_view kPrefix = "checkpoint-";
 constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kDeleted = ".deleted-";
+constexpr std::string_view kDamaged = "damaged-";
 constexpr std::string_view kLock = "lock";
 constexpr std::string_view kBest = "best";
 constexpr std::string_view kFinished = "finished";
@@ -78,8 +80,9 @@ absl::StatusOr<std::vector<int64_t>> ListCheckpoints(FileSystem& files, const st
 absl::StatusOr<std::optional<Best>> ReadBest(FileSystem& files, const std::string& path) {
   const auto text = ReadWhole(files, fmt::format("{}/{}", path, kBest), kMostText);
   if (absl::IsNotFound(text.status())) return std::nullopt;
-  if (!text.ok()) return text.status();
-  std::string_view rest = *text;
+  // INVALID_ARGUMENT: it is longer than any that was written.
+  if (!text.ok() && !absl::IsInvalidArgument(text.status())) return text.status();
+  std::string_view rest = text.ok() ? std::string_view(*text) : std::string_view();
   const auto word = [&rest](char end) {
     const size_t size = std::min(rest.find(end), rest.size());
     const std::string_view found = rest.substr(0, size);
@@ -261,7 +264,7 @@ absl::StatusOr<std::vector<int64_t>> ModelDirectory::Retain(int64_t keep) {
   std::vector<int64_t> removed;
   if (keep == 0) return removed;
   TUTTI_ASSIGN_OR_RETURN(const std::vector<int64_t> steps, ListCheckpoints(*files_, path_));
-  TUTTI_ASSIGN_OR_RETURN(const std::optional<Best> best, ReadBest(*files_, path_));
+  TUTTI_ASSIGN_OR_RETURN(const std::optional<Best> best, BestOrPutAside());
   for (size_t i = size_t(keep); i < steps.size(); ++i) {
     if (best && best->step == steps[i]) continue;
     TUTTI_ASSIGN_OR_RETURN(const bool aside, SetAside(steps[i]));
@@ -274,6 +277,30 @@ absl::StatusOr<std::vector<int64_t>> ModelDirectory::Retain(int64_t keep) {
         RemoveTree(*files_, Inside(std::string(kDeleted) + CheckpointName(step))));
   }
   return removed;
+}
+
+// A damaged file must not stop the removal of older checkpoints, which would fill the disk.
+absl::StatusOr<std::optional<Best>> ModelDirectory::BestOrPutAside() {
+  auto best = ReadBest(*files_, path_);
+  if (!absl::IsDataLoss(best.status())) return best;
+  const std::string aside = Inside(fmt::format("{}{}", kDamaged, kBest));
+  const int result = files_->Rename(Inside(kBest), aside);
+  if (result < 0) {
+    return SystemError(fmt::format("{}, and cannot rename it to", MessageOf(best.status())), aside,
+                       result);
+  }
+  Log(LogLevel::kWarning, "{}; no checkpoint counts as the best one, and the file is now {}",
+      MessageOf(best.status()), aside);
+  return std::nullopt;
+}
+
+absl::Status ModelDirectory::PutAside(int64_t step) {
+  const std::string from = Inside(CheckpointName(step));
+  const std::string to = Inside(fmt::format("{}{}", kDamaged, CheckpointName(step)));
+  TUTTI_RETURN_IF_ERROR(RemoveTree(*files_, to));
+  const int result = files_->Rename(from, to);
+  if (result < 0) return SystemError("rename", fmt::format("{} to {}", from, to), result);
+  return SyncDirectory(*files_, path_);
 }
 
 absl::Status ModelDirectory::RemoveFinish() {

@@ -24,6 +24,7 @@ struct Best {
   std::string metric;
   double value = 0;
 };
+// DATA_LOSS for a file that no writer writes.
 absl::StatusOr<std::optional<Best>> ReadBest(FileSystem& files, const std::string& path);
 // By the one process that evaluates: the job itself, or its evaluator.
 absl::Status WriteBest(FileSystem& files, const std::string& path, const Best& best);
@@ -77,8 +78,13 @@ class ModelDirectory {
   // Removes a checkpoint, unless somebody reads it: then false.
   absl::StatusOr<bool> Remove(int64_t step);
   // Removes all but the newest `keep` checkpoints (0: none is removed) and the best one. One that
-  // somebody reads stays. Gives back what was removed.
+  // somebody reads stays. Gives back what was removed. A file "best" that is damaged is renamed to
+  // "damaged-best" with a warning, and no checkpoint counts as the best one.
   absl::StatusOr<std::vector<int64_t>> Retain(int64_t keep);
+
+  // Renames a checkpoint that cannot be used to "damaged-checkpoint-...". An earlier one of that
+  // name is removed.
+  absl::Status PutAside(int64_t step);
 
   // Call RemoveFinish when a training begins, and WriteFinish when its last checkpoint is
   // published.
@@ -92,6 +98,7 @@ class ModelDirectory {
   std::string TemporaryPath(int64_t step) const;
   // Takes its name from a checkpoint, unless somebody reads it: then false.
   absl::StatusOr<bool> SetAside(int64_t step);
+  absl::StatusOr<std::optional<Best>> BestOrPutAside();
   absl::Status RemoveLeftovers();
   absl::Status CheckWritable();
 

@@ -97,6 +97,29 @@ TEST(ModelDirectoryTest, KeepsTheNewestAndTheBestAndWhatIsRead) {
   EXPECT_THAT(directory.Retain(1).value(), ElementsAre(5, 2));
 }
 
+// Its checkpoint cannot be told any more. Removing older ones goes on all the same.
+TEST(ModelDirectoryTest, ADamagedNoteOfTheBestIsPutAside) {
+  const TemporaryDirectory folder;
+  ModelDirectory directory = OpenedAt(folder.path());
+  int64_t step = 0;
+  for (const std::string& text : {std::string("checkpoint-0000"), std::string(5000, 'x')}) {
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(SaveCheckpoint(System(), directory, ++step, SomeTensors(1)).ok());
+    }
+    SetContent(folder / "best", text);
+    EXPECT_THAT(MessageIn(ReadBest(System(), folder.path()).status()), HasSubstr("is damaged"));
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(directory.Retain(1).ok());
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("/best is damaged: expected a line such as \"checkpoint-000100 accuracy "
+                          "0.9\"; no checkpoint counts as the best one, and the file is now " +
+                          (folder / "damaged-best")));
+    EXPECT_THAT(ListCheckpoints(System(), folder.path()).value(), ElementsAre(step));
+    EXPECT_EQ(ReadBest(System(), folder.path()).value(), std::nullopt);
+    EXPECT_EQ(ContentOf(folder / "damaged-best"), text);
+  }
+}
+
 TEST(ModelDirectoryTest, RemovesWhatAnEarlierJobLeft) {
   const TemporaryDirectory folder;
   for (const char* name : {".tmp-checkpoint-000005", ".deleted-checkpoint-000001"}) {

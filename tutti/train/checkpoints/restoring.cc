@@ -173,9 +173,7 @@ void Checkpoints::PutAside(int64_t step, std::string_view why) {
   Tell(fmt::format("{}/{} cannot be used: {}; trying the one before", path_, name, why));
   if (!directory_) return;
   // Under its own name it would count as the newest, and later ones be removed for it.
-  const std::string aside = fmt::format("{}/damaged-{}", path_, name);
-  (void)checkpoint::RemoveTree(Files(), aside);
-  (void)Files().Rename(path_ + "/" + name, aside);
+  ThrowIfError(WithPrefix(directory_->PutAside(step), "--model-dir: "));
 }
 
 std::optional<ResumePoint> Checkpoints::RestoreNewest(Graph& graph, Session& session,
