@@ -176,11 +176,12 @@ absl::StatusOr<std::vector<NamedTensor>> ReadAll(const SavedCheckpoint& saved, b
 absl::Status ToFile(const ConvertOptions& options) {
   TUTTI_ASSIGN_OR_RETURN(const SavedCheckpoint saved,
                          checkpoint::OpenCheckpoint(Files(), options.from));
-  TUTTI_ASSIGN_OR_RETURN(const std::vector<NamedTensor> tensors, ReadAll(saved, options.weights));
+  TUTTI_ASSIGN_OR_RETURN(std::vector<NamedTensor> tensors, ReadAll(saved, options.weights));
   auto metadata = checkpoint::ShardMetadata(saved.manifest().step);
   metadata["format"] = "pt";  // what readers of other frameworks look for: tensors are row-major
-  TUTTI_RETURN_IF_ERROR(WriteShard(Files(), options.to, tensors, metadata).status());
-  FormatTo(stdout, "{}: {} tensors of step {}\n", options.to, tensors.size(),
+  TUTTI_ASSIGN_OR_RETURN(const checkpoint::StoredShard stored,
+                         WriteShardDurably(Files(), options.to, std::move(tensors), metadata));
+  FormatTo(stdout, "{}: {} tensors of step {}\n", options.to, stored.tensors.size(),
            saved.manifest().step);
   return absl::OkStatus();
 }
@@ -200,9 +201,9 @@ absl::Status ToCheckpoint(const ConvertOptions& options) {
                                        fmt::format("tutti convert, process {}", ::getpid())));
   TUTTI_ASSIGN_OR_RETURN(const std::string folder, directory.Begin(options.step));
   const std::string shard = "shard-00000.safetensors";
-  TUTTI_ASSIGN_OR_RETURN(
-      const checkpoint::StoredShard stored,
-      WriteShard(Files(), folder + "/" + shard, tensors, checkpoint::ShardMetadata(options.step)));
+  TUTTI_ASSIGN_OR_RETURN(const checkpoint::StoredShard stored,
+                         WriteShard(Files(), folder + "/" + shard, std::move(tensors),
+                                    checkpoint::ShardMetadata(options.step)));
   Manifest manifest = {.made_by = "tutti convert", .step = options.step};
   manifest.shards = {{shard, stored.bytes, stored.header_crc}};
   for (const checkpoint::StoredTensor& tensor : stored.tensors) {
@@ -217,7 +218,7 @@ absl::Status ToCheckpoint(const ConvertOptions& options) {
       Files(), fmt::format("{}/{}", folder, checkpoint::kManifestName), FormatManifest(manifest)));
   TUTTI_RETURN_IF_ERROR(directory.Publish(options.step));
   FormatTo(stdout, "{}/{}: {} tensors\n", options.to, checkpoint::CheckpointName(options.step),
-           tensors.size());
+           stored.tensors.size());
   return absl::OkStatus();
 }
 

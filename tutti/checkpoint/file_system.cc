@@ -75,6 +75,14 @@ int FileSystem::Rename(const std::string& from, const std::string& to) {
   return OrErrno(::rename(from.c_str(), to.c_str()));
 }
 
+int FileSystem::RenameNew(const std::string& from, const std::string& to) {
+  if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return 0;
+  if (errno != EINVAL && errno != ENOSYS) return -errno;
+  // A file system without that call: a second name can be given to a new name only, too.
+  if (::link(from.c_str(), to.c_str()) < 0) return -errno;
+  return OrErrno(::unlink(from.c_str()));
+}
+
 int FileSystem::Exchange(const std::string& a, const std::string& b) {
   return OrErrno(::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE));
 }

@@ -36,6 +36,8 @@ class FileSystem {
 
   virtual int MakeDirectory(const std::string& path);
   virtual int Rename(const std::string& from, const std::string& to);
+  // -EEXIST if `to` is there already.
+  virtual int RenameNew(const std::string& from, const std::string& to);
   // Exchanges two names in one step. -EINVAL or -ENOSYS where the file system cannot.
   virtual int Exchange(const std::string& a, const std::string& b);
   virtual int RemoveFile(const std::string& path);

@@ -148,7 +148,7 @@ class SaveShardKernel final : public FileKernel {
  private:
   absl::Status Work(KernelContext& c) override {
     const std::string path = PathOf(c.input(0));
-    const std::vector<NamedTensor> values = snapshot_->Take();
+    std::vector<NamedTensor> values = snapshot_->Take();
     const auto step = StepOfShardPath(path);
     if (!step) {
       return InvalidArgument(
@@ -163,7 +163,7 @@ class SaveShardKernel final : public FileKernel {
           c.node->attr<std::string>("snapshot"), values.size(), c.node->num_inputs() - 1);
     }
     TUTTI_ASSIGN_OR_RETURN(const checkpoint::StoredShard stored,
-                           checkpoint::WriteShard(FileSystem::System(), path, values,
+                           checkpoint::WriteShard(FileSystem::System(), path, std::move(values),
                                                   checkpoint::ShardMetadata(*step), Options(c)));
     SavedVariables saved = {stored.bytes, stored.header_crc};
     for (const checkpoint::StoredTensor& tensor : stored.tensors) {

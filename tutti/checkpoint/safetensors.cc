@@ -99,14 +99,16 @@ class HeaderReader final : public nlohmann::json_sax<Json> {
       return true;
     }
     field_ = text;
-    if (std::find(fields_.begin(), fields_.end(), text) != fields_.end()) {
-      return Fail(fmt::format("{} stands there twice", Where()));
+    const bool twice = level_ == kInMetadata
+                           ? header.metadata.contains(text)
+                           : std::find(fields_.begin(), fields_.end(), text) != fields_.end();
+    if (twice) return Fail(fmt::format("{} stands there twice", Where()));
+    if (level_ == kInMetadata) {
+      if (header.metadata.size() < kMaxTensors) return true;
+      return Fail(fmt::format("there are more than {} entries in __metadata__", kMaxTensors));
     }
-    if (level_ == kInMetadata && fields_.size() == kMaxTensors) {
-      return Fail("there are too many entries in __metadata__");
-    }
-    if (level_ == kInTensor) fields_.push_back(text);
-    if (level_ == kInTensor && text != "dtype" && text != "shape" && text != "data_offsets") {
+    fields_.push_back(text);
+    if (text != "dtype" && text != "shape" && text != "data_offsets") {
       return Fail(fmt::format("{} is not known; expected dtype, shape or data_offsets", Where()));
     }
     return true;

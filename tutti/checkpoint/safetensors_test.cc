@@ -4,15 +4,20 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #include "tutti/base/crc32c.h"
 #include "tutti/checkpoint/shard_file.h"
 #include "tutti/testing/checkpoint/sample_checkpoint.h"
+#include "tutti/testing/checkpoint/test_file_system.h"
 
 namespace tutti::checkpoint {
 namespace {
 
+using ::testing::ElementsAre;
+using testing::FileCall;
 using ::testing::HasSubstr;
 
 std::string File(std::string_view json, std::string_view data) {
@@ -116,6 +121,84 @@ TEST(SafetensorsTest, RefusesHeadersThatLie) {
                         i == 0 ? "" : ",", i);
   }
   EXPECT_THAT(ErrorOf(many + "}", 0), HasSubstr("more than 100000 tensors"));
+  EXPECT_EQ(ErrorOf(R"({"__metadata__":{"a":"1","b":"1"}})", 0), "no error");
+  EXPECT_THAT(ErrorOf(R"({"__metadata__":{"a":"1","b":"1","a":"1"}})", 0),
+              HasSubstr("\"a\" of __metadata__ stands there twice"));
+  many = R"({"__metadata__":{)";
+  for (int i = 0; i < 1'000'000; ++i) many += fmt::format("{}\"{}\":\"\"", i == 0 ? "" : ",", i);
+  EXPECT_THAT(ErrorOf(many + "}}", 0), HasSubstr("more than 100000 entries in __metadata__"));
+}
+
+// An update of a value that is still held would copy it.
+TEST(SafetensorsTest, GivesUpEachTensorWhenItIsWritten) {
+  const TemporaryDirectory folder;
+  testing::TestFileSystem files;
+  std::vector<Tensor> values;
+  std::vector<NamedTensor> tensors;
+  for (int i = 0; i < 3; ++i) {
+    values.emplace_back(kFloat32, Shape{3000, 1500});  // several pieces
+    tensors.push_back({fmt::format("w{}", i), values.back()});
+  }
+  std::vector<int> held;  // before each call of write
+  files.fail = [&](std::string_view call, const std::string&) {
+    if (call != "write" && call != "sync") return 0;
+    int count = 0;
+    for (const Tensor& value : values) count += value.buffer()->references() > 1 ? 1 : 0;
+    if (held.empty() || held.back() != count) held.push_back(count);
+    return 0;
+  };
+  ASSERT_TRUE(
+      WriteShard(files, folder / "a.safetensors", std::move(tensors), {}, {.threads = 1}).ok());
+  EXPECT_THAT(held, ElementsAre(3, 2, 1, 0));
+}
+
+// Whatever call fails, the name leads to a whole file or to none, and nothing lies beside it.
+TEST(SafetensorsTest, AFileThatStandsAloneIsWholeOrNotThere) {
+  const TemporaryDirectory folder;
+  const std::string path = folder / "a.safetensors";
+  testing::TestFileSystem files;
+  const auto write = [&] { return WriteShardDurably(files, path, SomeTensors(1), {}).status(); };
+  const auto left = [&] {
+    std::vector<std::string> names;
+    FileSystem::System().List(folder.path(), &names);
+    return names;
+  };
+  ASSERT_TRUE(write().ok());
+  const std::vector<std::string> all = files.names;
+  // The order of calls is what makes it safe.
+  std::vector<FileCall::Kind> kinds;
+  for (const FileCall& call : files.calls) kinds.push_back(call.kind);
+  ASSERT_GE(kinds.size(), 5u);
+  EXPECT_THAT(std::vector(kinds.end() - 3, kinds.end()),
+              ElementsAre(FileCall::kSync, FileCall::kRename, FileCall::kSync));
+  EXPECT_EQ(files.calls.back().path, folder.path());
+  EXPECT_THAT(left(), ElementsAre("a.safetensors"));
+  const std::string whole = ContentOf(path);
+  EXPECT_THAT(std::string(MessageOf(write())),
+              HasSubstr("cannot create " + path + ": File exists"));
+  EXPECT_EQ(ContentOf(path), whole);
+  for (size_t nth = 0; nth < all.size(); ++nth) {
+    std::filesystem::remove(path);
+    size_t count = 0;
+    files.fail = [&](std::string_view, const std::string&) { return count++ == nth ? ENOSPC : 0; };
+    const absl::Status status = write();
+    files.fail = nullptr;
+    if (!status.ok()) {
+      EXPECT_THAT(std::string(MessageOf(status)), HasSubstr("No space left"));
+    }
+    if (left().empty()) continue;
+    EXPECT_THAT(left(), ElementsAre("a.safetensors")) << nth << ", " << all[nth];
+    EXPECT_EQ(ContentOf(path), whole) << nth << ", " << all[nth];
+  }
+  // One that comes meanwhile is not replaced.
+  std::filesystem::remove(path);
+  files.fail = [&](std::string_view call, const std::string&) {
+    if (call == "rename") SetContent(path, "of another");
+    return 0;
+  };
+  EXPECT_THAT(std::string(MessageOf(write())), HasSubstr("File exists"));
+  EXPECT_EQ(ContentOf(path), "of another");
+  EXPECT_THAT(left(), ElementsAre("a.safetensors"));
 }
 
 TEST(SafetensorsTest, RefusesLengthsThatLie) {

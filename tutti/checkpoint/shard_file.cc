@@ -5,8 +5,13 @@
 // while the next ones are copied and the sync at the end finds little left.
 #include "tutti/checkpoint/shard_file.h"
 
+#include <fmt/format.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <filesystem>
 #include <mutex>
 #include <thread>
 
@@ -84,17 +89,20 @@ std::map<std::string, std::string> ShardMetadata(int64_t step) {
 }
 
 absl::StatusOr<StoredShard> WriteShard(FileSystem& files, const std::string& path,
-                                       std::span<const NamedTensor> tensors,
+                                       std::vector<NamedTensor> tensors,
                                        const std::map<std::string, std::string>& metadata,
                                        const TransferOptions& options) {
   Header header;
   header.metadata = metadata;
+  for (const NamedTensor& tensor : tensors) {
+    header.tensors.push_back({tensor.name, tensor.value.dtype(), tensor.value.shape()});
+  }
   std::vector<Piece> pieces;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    const Tensor& value = tensors[i].value;
-    header.tensors.push_back({tensors[i].name, value.dtype(), value.shape()});
-    const std::vector<Piece> own = CutIntoPieces(i, value.bytes());
+  std::vector<std::atomic<size_t>> left(tensors.size());  // pieces of each
+  for (size_t i = tensors.size(); i-- > 0;) {
+    const std::vector<Piece> own = CutIntoPieces(i, tensors[i].value.bytes());
     pieces.insert(pieces.end(), own.begin(), own.end());
+    left[i] = own.size();
   }
   const std::string text = FormatHeader(header);
   if (tensors.size() > kMaxTensors || int64_t(text.size()) - kLengthBytes > kMaxHeaderBytes) {
@@ -118,6 +126,9 @@ absl::StatusOr<StoredShard> WriteShard(FileSystem& files, const std::string& pat
       TUTTI_RETURN_IF_ERROR(file.WriteAt(block, at + int64_t(done)));
     }
     file.StartWriteback(at, int64_t(piece.size));
+    if (left[piece.tensor].fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      tensors[piece.tensor].value = Tensor();
+    }
     return absl::OkStatus();
   }));
   TUTTI_RETURN_IF_ERROR(file.Sync());
@@ -126,6 +137,30 @@ absl::StatusOr<StoredShard> WriteShard(FileSystem& files, const std::string& pat
   for (size_t i = 0; i < tensors.size(); ++i) {
     stored.tensors.push_back({std::move(header.tensors[i]), crcs[i]});
   }
+  return stored;
+}
+
+absl::StatusOr<StoredShard> WriteShardDurably(FileSystem& files, const std::string& path,
+                                              std::vector<NamedTensor> tensors,
+                                              const std::map<std::string, std::string>& metadata) {
+  FileSystem::Identity there;
+  if (files.Identify(path, &there) == 0) return SystemError("create", path, -EEXIST);
+  const std::string beside = fmt::format("{}.tmp-{}", path, ::getpid());
+  // No process that lives has our number: what is there is of one that was killed.
+  if (const int removed = files.RemoveFile(beside); removed < 0 && removed != -ENOENT) {
+    return SystemError("remove", beside, removed);
+  }
+  auto stored = WriteShard(files, beside, std::move(tensors), metadata);
+  if (stored.ok()) {
+    const int renamed = files.RenameNew(beside, path);
+    if (renamed < 0) stored = SystemError("rename", fmt::format("{} to {}", beside, path), renamed);
+  }
+  if (!stored.ok()) {
+    (void)files.RemoveFile(beside);
+    return stored;
+  }
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  TUTTI_RETURN_IF_ERROR(SyncDirectory(files, folder.empty() ? "." : folder));
   return stored;
 }
 

@@ -46,10 +46,20 @@ struct TransferOptions {
 
 // Writes the tensors into a new file and syncs it. The directory must be synced by the caller. A
 // file that could not be written whole is left behind: it lies in a directory that is thrown away.
+// Each tensor is given up as soon as its bytes are in the page cache, the last ones first: a
+// backward pass, and with it the updates of the step beside which a checkpoint is written, begins
+// with the last layers.
 absl::StatusOr<StoredShard> WriteShard(FileSystem& files, const std::string& path,
-                                       std::span<const NamedTensor> tensors,
+                                       std::vector<NamedTensor> tensors,
                                        const std::map<std::string, std::string>& metadata = {},
                                        const TransferOptions& options = {});
+
+// The same for a file that stands alone: it is written beside `path` and gets that name when it is
+// whole, durably. Nothing is left of one that could not be written. ALREADY_EXISTS if there is a
+// file of that name, which stays as it is.
+absl::StatusOr<StoredShard> WriteShardDurably(FileSystem& files, const std::string& path,
+                                              std::vector<NamedTensor> tensors,
+                                              const std::map<std::string, std::string>& metadata);
 
 // A file that is open to be read.
 class ShardFile {

@@ -86,6 +86,11 @@ int TestFileSystem::Rename(const std::string& from, const std::string& to) {
   return Record(FileSystem::Rename(from, to), {FileCall::kRename, from, to});
 }
 
+int TestFileSystem::RenameNew(const std::string& from, const std::string& to) {
+  if (const int error = Before("rename", from); error < 0) return error;
+  return Record(FileSystem::RenameNew(from, to), {FileCall::kRename, from, to});
+}
+
 int TestFileSystem::Exchange(const std::string& a, const std::string& b) {
   if (const int error = Before("exchange", a); error < 0) return error;
   return Record(FileSystem::Exchange(a, b), {FileCall::kExchange, a, b});

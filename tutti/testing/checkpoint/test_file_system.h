@@ -50,6 +50,7 @@ class TestFileSystem final : public checkpoint::FileSystem {
   int Sync(int fd) override;
   int MakeDirectory(const std::string& path) override;
   int Rename(const std::string& from, const std::string& to) override;
+  int RenameNew(const std::string& from, const std::string& to) override;
   int Exchange(const std::string& a, const std::string& b) override;
   int RemoveFile(const std::string& path) override;
   int RemoveDirectory(const std::string& path) override;

@@ -59,8 +59,8 @@ void WriteFiles(FileSystem& files, const std::string& directory, ModelSignature 
                 const Graph& graph, std::span<const checkpoint::NamedTensor> weights) {
   ThrowIfError(checkpoint::RemoveTree(files, directory));
   ThrowIfError(checkpoint::MakeDirectories(files, directory));
-  const checkpoint::StoredShard stored =
-      ValueOrThrow(checkpoint::WriteShard(files, directory + "/" + kWeightsFile, weights));
+  const checkpoint::StoredShard stored = ValueOrThrow(checkpoint::WriteShard(
+      files, directory + "/" + kWeightsFile, {weights.begin(), weights.end()}));
   const std::string bytes = GraphToBytes(graph);
   ThrowIfError(checkpoint::WriteAndSync(files, directory + "/" + kGraphFile, bytes));
   ModelChecksums& checksums = signature.checksums.emplace();
