@@ -1,5 +1,5 @@
-// A training of dense layers with Adam, whose state has the bytes that are asked for, saved and
-// restored by what an Estimator has for that (train/checkpoints/checkpoints.h).
+// Saves and restores a training of dense layers with Adam, sized to the requested number of bytes,
+// with the same code as an Estimator (train/checkpoints/checkpoints.h).
 #include "tools/tutti/bench/checkpoint.h"
 
 #include <fmt/format.h>
@@ -82,10 +82,11 @@ class Bench {
   int64_t bytes() const { return model_.bytes; }
 
   struct Figures {
-    double alone = 0, beside = 0, extra = 0, restore = 0, memory = 0;
+    double alone = 0, beside = 0, extra = 0, extra_removal = 0, removal = 0, restore = 0,
+           memory = 0;
   };
-  // Steps without a save, then those from the beginning of one until it is durable; then a save and
-  // a restore with nothing beside them.
+  // Steps without a save, then those from the beginning of one until it is durable, and those until
+  // the checkpoint before it is removed; then a save and a restore with nothing beside them.
   Figures Round() {
     Figures figures;
     std::vector<double> quiet;
@@ -102,11 +103,12 @@ class Bench {
     if (!ended->error.empty()) throw Error(Code::kDataLoss, ended->error);
     figures.beside = ended->seconds;
     figures.memory = 1 + double(MemoryField("VmHWM:") - before) / double(bytes());
+    while (checkpoints_->Busy()) figures.extra_removal += Step() - usual;
     Step();
     const int64_t last = NowNanos();
     ThrowIfError(checkpoints_->Finish(session_, step_, 0));
-    figures.alone = Since(last);
-    checkpoints_->TakeEnded();
+    figures.alone = checkpoints_->TakeEnded()->seconds;
+    figures.removal = Since(last) - figures.alone;
     const int64_t begin = NowNanos();
     Checkpoints reader(config_, Checkpoints::Use::kEvaluate);
     if (!reader.Restore(model_.graph, session_)) {
@@ -141,19 +143,14 @@ void BenchCheckpoint(const CheckpointBench& options) {
   ThrowIfError(WithPrefix(bytes.status(), "bench checkpoint: --bytes: "));
   const std::string folder =
       fmt::format("{}/tutti-bench-checkpoint-{}", options.folder, ::getpid());
-  std::vector<double> alone, beside, extras, restores, memory;
+  std::vector<Bench::Figures> rounds;
   int64_t state = 0;
   try {
     Bench bench(folder, int64_t(*bytes));
     state = bench.bytes();
     for (int round = 0; round <= options.rounds; ++round) {
       const Bench::Figures figures = bench.Round();
-      if (round == 0) continue;  // compiles and warms up
-      alone.push_back(figures.alone);
-      beside.push_back(figures.beside);
-      extras.push_back(figures.extra);
-      restores.push_back(figures.restore);
-      memory.push_back(figures.memory);
+      if (round > 0) rounds.push_back(figures);  // the first compiles and warms up
     }
   } catch (...) {
     (void)checkpoint::RemoveTree(checkpoint::FileSystem::System(), folder);
@@ -161,15 +158,19 @@ void BenchCheckpoint(const CheckpointBench& options) {
   }
   (void)checkpoint::RemoveTree(checkpoint::FileSystem::System(), folder);
   const std::string size = topology::FormatBytes(double(state));
-  const auto report = [&](std::string_view what, const std::vector<double>& values,
-                          const char* unit) {
+  const auto report = [&](std::string_view what, double Bench::Figures::*figure, const char* unit) {
+    std::vector<double> values;
+    for (const Bench::Figures& round : rounds) values.push_back(round.*figure);
     Report({"checkpoint", fmt::format("{}, {}", size, what), Median(values), unit}, options.json);
   };
-  report("save to durable", alone, "s");
-  report("save to durable beside steps", beside, "s");
-  report("extra time of the steps meanwhile", extras, "s");
-  report("most memory meanwhile", memory, "times the state");
-  report("restore", restores, "s");
+  using Figures = Bench::Figures;
+  report("save to durable", &Figures::alone, "s");
+  report("removal of the one before", &Figures::removal, "s");
+  report("save to durable beside steps", &Figures::beside, "s");
+  report("extra time of the steps meanwhile", &Figures::extra, "s");
+  report("extra time of the steps during the removal", &Figures::extra_removal, "s");
+  report("most memory meanwhile", &Figures::memory, "times the state");
+  report("restore", &Figures::restore, "s");
 }
 
 }  // namespace tutti::tools

@@ -43,6 +43,14 @@ std::string Owner(const RunConfig& config) {
   return fmt::format("{}, process {} on {}", config.program, ::getpid(), host);
 }
 
+double Since(int64_t begin) { return double(NowNanos() - begin) * 1e-9; }
+
+// A task was lost or the session was ended. Whatever else lets a save fail, training can go on.
+bool EndsTraining(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) ||
+         absl::IsDeadlineExceeded(status);
+}
+
 std::string Joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
@@ -110,9 +118,12 @@ void Checkpoints::AfterStep(Session& session, int64_t step, int64_t position) {
   // The best one so far is waited for: its values are gone with the next step.
   if (!best_) {
     if (!schedule_.Due(step, NowNanos())) return;
-    if (writing_.load(std::memory_order_acquire)) {
-      Tell(fmt::format("no checkpoint of step {}: that of step {} is still being written", step,
-                       begun_));
+    if (Busy()) {
+      const bool writes = writing_.load(std::memory_order_acquire);
+      Tell(fmt::format("no checkpoint of step {}: {} still being {}", step,
+                       writes ? fmt::format("that of step {} is", begun_)
+                              : fmt::format("those before step {} are", begun_),
+                       writes ? "written" : "removed"));
       schedule_.Begin(step, NowNanos());
       return;
     }
@@ -122,8 +133,8 @@ void Checkpoints::AfterStep(Session& session, int64_t step, int64_t position) {
 
 void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
   Wait();
-  const int64_t began = NowNanos();
-  schedule_.Begin(step, began);
+  began_ = NowNanos();
+  schedule_.Begin(step, began_);
   begun_ = step;
   auto best = std::exchange(best_, std::nullopt);
   if (best) best->step = step;
@@ -136,6 +147,47 @@ void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
   manifest.data = facts_.data;
   manifest.order = facts_.order;
   FindPrivateDisks(session, *folder);
+  try {
+    HoldValues(session);
+  } catch (...) {
+    const absl::Status status = StatusFromCurrentException();
+    directory_->Discard(step);
+    last_ = status;
+    if (EndsTraining(status)) throw;
+    ReleaseValues(session);
+    return TellFailure(step, status);
+  }
+  writing_.store(true, std::memory_order_release);
+  busy_.store(true, std::memory_order_release);
+  auto thread = StartThread(
+      "the thread that writes checkpoints",
+      [this, &session, folder = *folder, manifest = std::move(manifest), best = std::move(best)] {
+        const absl::Status status = Write(session, folder, manifest);
+        if (status.ok()) {
+          TellSuccess(manifest.step);
+          if (best) NoteAsBest(*best);
+        } else {
+          directory_->Discard(manifest.step);
+          if (!EndsTraining(status)) ReleaseValues(session);
+          TellFailure(manifest.step, status);
+        }
+        // Whoever asks whether the save has ended does not wait for what follows.
+        writing_.store(false, std::memory_order_release);
+        if (status.ok()) RemoveOlder();
+        busy_.store(false, std::memory_order_release);
+      });
+  if (thread.ok()) {
+    writer_ = *std::move(thread);
+    return;
+  }
+  writing_ = false;
+  busy_ = false;
+  directory_->Discard(step);
+  ReleaseValues(session);
+  TellFailure(step, thread.status());
+}
+
+void Checkpoints::HoldValues(Session& session) {
   std::vector<const Node*> takes;
   for (Shard& shard : shards_) {
     if (!shard.travels) {
@@ -147,36 +199,32 @@ void Checkpoints::Begin(Session& session, int64_t step, int64_t position) {
     shard.values = session.Run(std::span<const Feed>(), variables);
   }
   if (!takes.empty()) session.Run(std::span<const Feed>(), std::span<const Output>(), takes);
-  writing_.store(true, std::memory_order_release);
-  auto thread =
-      StartThread("the thread that writes checkpoints",
-                  [this, &session, began, folder = *folder, manifest = std::move(manifest),
-                   best = std::move(best)] {
-                    last_ = Write(session, folder, manifest, best);
-                    seconds_ = double(NowNanos() - began) * 1e-9;
-                    if (!last_.ok()) {
-                      directory_->Discard(manifest.step);
-                      TellFailure(manifest.step, last_);
-                    } else {
-                      saved_ = manifest.step;
-                      if (config_.verbose) {
-                        Tell(fmt::format("{}/{} written in {:.2f} s", path_,
-                                         checkpoint::CheckpointName(manifest.step), seconds_));
-                      }
-                    }
-                    writing_.store(false, std::memory_order_release);
-                  });
-  if (thread.ok()) {
-    writer_ = *std::move(thread);
-    return;
+}
+
+// Values that stayed held until the next save would be copied by every update. SaveShard releases
+// what it holds before it refuses a path that is no shard's.
+void Checkpoints::ReleaseValues(Session& session) {
+  for (Shard& shard : shards_) {
+    shard.values.clear();
+    if (shard.travels) continue;
+    try {
+      session.Run({{shard.path, PathTensor("")}}, shard.save);
+    } catch (const Error&) {
+    }
   }
-  writing_ = false;
-  directory_->Discard(step);
-  TellFailure(step, thread.status());
+}
+
+void Checkpoints::TellSuccess(int64_t step) {
+  last_ = absl::OkStatus();
+  seconds_ = Since(began_);
+  saved_ = step;
+  if (!config_.verbose) return;
+  Tell(fmt::format("{}/{} written in {:.2f} s", path_, checkpoint::CheckpointName(step), seconds_));
 }
 
 void Checkpoints::TellFailure(int64_t step, const absl::Status& status) {
   last_ = status;
+  seconds_ = Since(began_);
   Tell(fmt::format("the checkpoint of step {} failed: {}; training goes on", step,
                    MessageOf(status)));
 }
@@ -211,7 +259,7 @@ SavedVariables Checkpoints::WriteHere(Shard& shard, const std::string& folder, i
   }
   shard.values.clear();
   const checkpoint::StoredShard stored = ValueOrThrow(checkpoint::WriteShard(
-      Files(), folder + "/" + shard.file, tensors, checkpoint::ShardMetadata(step)));
+      Files(), folder + "/" + shard.file, std::move(tensors), checkpoint::ShardMetadata(step)));
   SavedVariables saved = {stored.bytes, stored.header_crc};
   for (const checkpoint::StoredTensor& tensor : stored.tensors) {
     saved.variables.push_back({tensor.entry.dtype, tensor.entry.shape, tensor.crc});
@@ -219,17 +267,16 @@ SavedVariables Checkpoints::WriteHere(Shard& shard, const std::string& folder, i
   return saved;
 }
 
-absl::Status Checkpoints::Write(Session& session, const std::string& folder, Manifest manifest,
-                                const std::optional<checkpoint::Best>& best) {
-  std::vector<Feed> feeds;
-  std::vector<Output> fetches;
-  for (const Shard& shard : shards_) {
-    if (shard.travels) continue;
-    feeds.emplace_back(shard.path, PathTensor(folder + "/" + shard.file));
-    fetches.push_back(shard.save);
-  }
-  std::vector<Tensor> reports;
+absl::Status Checkpoints::Write(Session& session, const std::string& folder, Manifest manifest) {
   try {
+    std::vector<Feed> feeds;
+    std::vector<Output> fetches;
+    for (const Shard& shard : shards_) {
+      if (shard.travels) continue;
+      feeds.emplace_back(shard.path, PathTensor(folder + "/" + shard.file));
+      fetches.push_back(shard.save);
+    }
+    std::vector<Tensor> reports;
     if (!fetches.empty()) reports = session.Run(feeds, fetches);
     size_t reported = 0;
     for (size_t s = 0; s < shards_.size(); ++s) {
@@ -251,20 +298,13 @@ absl::Status Checkpoints::Write(Session& session, const std::string& folder, Man
              .crc = variable.crc});
       }
     }
+    TUTTI_RETURN_IF_ERROR(
+        checkpoint::WriteAndSync(Files(), fmt::format("{}/{}", folder, checkpoint::kManifestName),
+                                 checkpoint::FormatManifest(manifest)));
+    return directory_->Publish(manifest.step);
   } catch (...) {
     return StatusFromCurrentException();
   }
-  TUTTI_RETURN_IF_ERROR(
-      checkpoint::WriteAndSync(Files(), fmt::format("{}/{}", folder, checkpoint::kManifestName),
-                               checkpoint::FormatManifest(manifest)));
-  TUTTI_RETURN_IF_ERROR(directory_->Publish(manifest.step));
-  // The checkpoint is there, whatever becomes of older ones.
-  if (best) {
-    KeepBest(*best);
-  } else if (const auto removed = directory_->Retain(config_.keep); !removed.ok()) {
-    Tell(fmt::format("older checkpoints stay: {}", MessageOf(removed.status())));
-  }
-  return absl::OkStatus();
 }
 
 void Checkpoints::Wait() {
@@ -287,12 +327,11 @@ bool Checkpoints::WillSave(int64_t step, bool last) {
     return saved_ != step;
   }
   if (best_) return true;
-  return !writing_.load(std::memory_order_acquire) && schedule_.Due(step, NowNanos());
+  return !Busy() && schedule_.Due(step, NowNanos());
 }
 
 std::optional<SaveEnd> Checkpoints::TakeEnded() {
   if (taken_ == begun_ || writing_.load(std::memory_order_acquire)) return std::nullopt;
-  Wait();
   taken_ = begun_;
   return SaveEnd{begun_, path_ + "/" + checkpoint::CheckpointName(begun_),
                  std::string(MessageOf(last_)), seconds_};
@@ -313,13 +352,20 @@ void Checkpoints::NoteMetrics(int64_t step, const std::map<std::string, double>&
   if (!directory_ || config_.keep_best.empty() || config_.has_evaluator) return;
   Wait();  // the one that is being written may be the best so far
   best_ = BetterThanBest(Files(), path_, step, config_.keep_best, metrics);
-  if (best_ && saved_ == step) KeepBest(*std::exchange(best_, std::nullopt));
+  if (!best_ || saved_ != step) return;
+  NoteAsBest(*std::exchange(best_, std::nullopt));
+  RemoveOlder();
 }
 
-void Checkpoints::KeepBest(const checkpoint::Best& best) {
-  absl::Status status = checkpoint::WriteBest(Files(), path_, best);
-  if (status.ok()) status = directory_->Retain(config_.keep).status();
+void Checkpoints::NoteAsBest(const checkpoint::Best& best) {
+  const absl::Status status = checkpoint::WriteBest(Files(), path_, best);
   if (!status.ok()) Tell(fmt::format("the best checkpoint is not noted: {}", MessageOf(status)));
+}
+
+void Checkpoints::RemoveOlder() {
+  const auto removed = directory_->Retain(config_.keep);
+  if (removed.ok()) return;
+  Tell(fmt::format("older checkpoints stay: {}", MessageOf(removed.status())));
 }
 
 std::optional<checkpoint::Best> BetterThanBest(FileSystem& files, const std::string& path,

@@ -60,8 +60,9 @@ class Checkpoints {
   void BeginTraining(Graph& graph, RunFacts facts, int64_t step = 0);
 
   // After each step: begins a save if one is due and none is under way, or if NoteMetrics has found
-  // the step to be the best so far. A save that fails is told of, and the training goes on. Does
-  // nothing on other workers than the one that leads.
+  // the step to be the best so far. A save that fails is told of, and the training goes on; only
+  // an error that has ended the session or lost a task is thrown. Does nothing on other workers
+  // than the one that leads.
   void AfterStep(Session& session, int64_t step, int64_t position);
   // At the end of a training: waits for the save under way, and saves this step unless that is
   // done. The error of that save, which has been told.
@@ -69,7 +70,10 @@ class Checkpoints {
 
   // Will AfterStep, or at the end of a training Finish, save this step? For hooks.
   bool WillSave(int64_t step, bool last);
-  // The save that has ended since the last call, if one has.
+  // Is a save under way, or the removal of older checkpoints after one?
+  bool Busy() const { return busy_.load(std::memory_order_acquire); }
+  // The save that has ended since the last call, if one has: it is durable or has failed. Older
+  // checkpoints may still be being removed.
   std::optional<SaveEnd> TakeEnded();
 
   // At the beginning of a call of Train and at its end, for evaluators: RunConfig::model_dir says
@@ -98,13 +102,18 @@ class Checkpoints {
   void Begin(Session& session, int64_t step, int64_t position);
   // Finds the tasks that do not see `folder`, where checkpoints are written.
   void FindPrivateDisks(Session& session, const std::string& folder);
+  // The values of all variables, for the save that begins; throws Error.
+  void HoldValues(Session& session);
+  // After a save that failed before they were written.
+  void ReleaseValues(Session& session);
   void Wait();
   // On the thread of the save.
   static SavedVariables WriteHere(Shard& shard, const std::string& folder, int64_t step);
-  absl::Status Write(Session& session, const std::string& folder, checkpoint::Manifest manifest,
-                     const std::optional<checkpoint::Best>& best);
-  // Notes a checkpoint that is there as the best one, and removes those that are not to be kept.
-  void KeepBest(const checkpoint::Best& best);
+  absl::Status Write(Session& session, const std::string& folder, checkpoint::Manifest manifest);
+  // Of a checkpoint that is there; a failure is told.
+  void NoteAsBest(const checkpoint::Best& best);
+  void RemoveOlder();
+  void TellSuccess(int64_t step);
   void TellFailure(int64_t step, const absl::Status& status);
   std::optional<ResumePoint> RestoreNewest(Graph& graph, Session& session, int attempts);
   void PutAside(int64_t step, std::string_view why);
@@ -120,12 +129,15 @@ class Checkpoints {
   std::vector<Shard> shards_;
   bool probed_ = false;  // is Shard::travels known?
   std::thread writer_;
-  std::atomic<bool> writing_{false};
-  int64_t begun_ = -1;                    // the step of the last save that began
-  int64_t taken_ = -1;                    // that of the last one that TakeEnded told of
-  absl::Status last_;                     // how it ended; read after Wait
+  std::atomic<bool> writing_{false};  // until it is durable or has failed
+  std::atomic<bool> busy_{false};     // until writer_ has removed older ones, too
+  int64_t begun_ = -1;                // the step of the last save that began
+  int64_t taken_ = -1;                // that of the last one that TakeEnded told of
+  int64_t began_ = 0;                 // when it began, as NowNanos
+  // Of the writer while writing_ is set.
+  absl::Status last_;                     // how the last save ended
   double seconds_ = 0;                    // and how long it took
-  int64_t saved_ = -1;                    // the last step that is in a checkpoint; read after Wait
+  int64_t saved_ = -1;                    // the last step that is in a checkpoint
   std::optional<checkpoint::Best> best_;  // what the next save is, if it is the best so far
 };
 
