@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+#include <vector>
+
 #include "tutti/device/layout.h"
 
 namespace tutti {
@@ -69,6 +73,68 @@ TEST(VariableState, CopiesOnlyWhenSomebodyHoldsTheOldValue) {
   EXPECT_NE(state.Read()->raw(), before);
   EXPECT_EQ(snapshot.values<float>()[0], 2);
   EXPECT_EQ(state.Read()->values<float>()[0], 3);
+}
+
+// A pool whose memory from some size on is told apart.
+class SharedPool {
+ public:
+  static constexpr size_t kLeast = 1024;
+  SharedPool() {
+    pool.SetSource(
+        [this](size_t bytes) {
+          BufferRef memory = AllocateBuffer(bytes);
+          lent.push_back(memory->data());
+          return memory;
+        },
+        kLeast);
+  }
+
+  MemoryPool pool;
+  std::vector<const void*> lent;
+};
+
+TEST(VariableState, AValueThatIsSentMovesToThePoolOnceAndStaysThere) {
+  SharedPool shared;
+  const auto cloned = std::make_shared<std::atomic<int64_t>>(0);
+  VariableState state("w", {kFloat32, {512}}, cloned);
+  state.Assign(Tensor::Zeros(kFloat32, {512}));
+  const auto add_one = [](Tensor& value) {
+    for (float& v : value.values<float>()) v += 1;
+    return absl::OkStatus();
+  };
+  Tensor sent = *state.ReadToSend(shared.pool);
+  ASSERT_EQ(shared.lent.size(), 1u);
+  EXPECT_EQ(sent.raw(), shared.lent[0]);
+  EXPECT_EQ(state.Read()->raw(), sent.raw());
+  EXPECT_EQ(state.ReadToSend(shared.pool)->raw(), sent.raw());
+  EXPECT_EQ(*cloned, 0) << "no update copied it";
+
+  // The version that is sent does not change, and its memory is used again when it has arrived.
+  ASSERT_TRUE(state.Modify(add_one).ok());
+  EXPECT_EQ(*cloned, 2048);
+  EXPECT_EQ(sent.values<float>()[0], 0);
+  ASSERT_EQ(shared.lent.size(), 2u);
+  EXPECT_EQ(state.Read()->raw(), shared.lent[1]);
+  sent = *state.ReadToSend(shared.pool);
+  ASSERT_TRUE(state.Modify(add_one).ok());
+  EXPECT_EQ(state.Read()->raw(), shared.lent[0]);
+  sent = Tensor();
+  ASSERT_TRUE(state.Modify(add_one).ok());
+  EXPECT_EQ(state.Read()->raw(), shared.lent[0]) << "nobody holds it: in place";
+  EXPECT_EQ(state.Read()->values<float>()[511], 3);
+  EXPECT_EQ(shared.lent.size(), 2u);
+}
+
+TEST(VariableState, SmallValuesAndTablesUpdatedByRowsDoNotMove) {
+  SharedPool shared;
+  VariableState small("bias", {kFloat32, {16}});
+  small.Assign(Tensor::Zeros(kFloat32, {16}));
+  EXPECT_EQ(small.ReadToSend(shared.pool)->raw(), small.Read()->raw());
+  VariableState table("table", {kFloat32, {512, 2}});
+  table.Assign(Tensor::Zeros(kFloat32, {512, 2}));
+  table.MarkUpdatedByRows();
+  EXPECT_EQ(table.ReadToSend(shared.pool)->raw(), table.Read()->raw());
+  EXPECT_TRUE(shared.lent.empty());
 }
 
 TEST(Layout, CountsPaddedBlocks) {

@@ -117,6 +117,11 @@ void MemoryPool::SetSource(Source source, size_t least) {
   state_->least = least;
 }
 
+bool MemoryPool::Shares(size_t bytes) const {
+  std::lock_guard lock(state_->mutex);
+  return state_->source != nullptr && bytes >= state_->least;
+}
+
 MemoryPool::Usage MemoryPool::usage() const {
   std::lock_guard lock(state_->mutex);
   return state_->usage;

@@ -28,6 +28,8 @@ class MemoryPool {
   // read in place. An empty reference means that there is none, and the system's is used.
   using Source = std::function<BufferRef(size_t bytes)>;
   void SetSource(Source source, size_t least);
+  // Would a block of so many bytes come from there?
+  bool Shares(size_t bytes) const;
 
   // Bytes in use by tensors now, at most since the start, and lying idle.
   struct Usage {

@@ -44,6 +44,22 @@ absl::StatusOr<Tensor> VariableState::Read() const {
   return value_;
 }
 
+absl::StatusOr<Tensor> VariableState::ReadToSend(MemoryPool& pool) {
+  std::lock_guard lock(mutex_);
+  if (!value_.valid()) return NoValue();
+  if (updated_by_rows_.load(std::memory_order_relaxed) || !pool.Shares(value_.bytes())) {
+    return value_;
+  }
+  pool_ = &pool;
+  if (value_.buffer().get() == pooled_) return value_;
+  // Without memory the value is sent from where it is.
+  absl::StatusOr<Tensor> moved = Allocate({value_.dtype(), value_.shape()});
+  if (!moved.ok()) return value_;
+  std::memcpy(moved->raw(), value_.raw(), value_.bytes());
+  value_ = *std::move(moved);
+  return value_;
+}
+
 absl::StatusOr<Tensor> VariableState::Snapshot() const {
   constexpr size_t kPieceBytes = 4 << 20;  // about a millisecond under the lock
   if (!updated_by_rows_.load(std::memory_order_relaxed)) return Read();
@@ -90,13 +106,26 @@ absl::Status VariableState::MakeWritable() {
 absl::StatusOr<Tensor> VariableState::MakeFresh() {
   if (!value_.valid()) return NoValue();
   if (value_.buffer()->references() <= 1) return Tensor();
-  try {
-    Tensor fresh(value_.dtype(), value_.shape());
-    AdviseHugePages(fresh.raw(), fresh.bytes());
-    if (cloned_bytes_ != nullptr) {
-      cloned_bytes_->fetch_add(int64_t(fresh.bytes()), std::memory_order_relaxed);
+  TUTTI_ASSIGN_OR_RETURN(Tensor fresh, Allocate({value_.dtype(), value_.shape()}));
+  if (cloned_bytes_ != nullptr) {
+    cloned_bytes_->fetch_add(int64_t(fresh.bytes()), std::memory_order_relaxed);
+  }
+  return std::exchange(value_, std::move(fresh));
+}
+
+absl::StatusOr<Tensor> VariableState::Allocate(const ValueType& type) {
+  if (pool_ != nullptr) {
+    absl::StatusOr<Tensor> shared = pool_->Allocate(type.dtype, type.shape);
+    if (!shared.ok()) {
+      return ResourceExhausted("variable \"{}\": {}", name_, MessageOf(shared.status()));
     }
-    return std::exchange(value_, std::move(fresh));
+    pooled_ = shared->buffer().get();
+    return shared;
+  }
+  try {
+    Tensor fresh(type.dtype, type.shape);
+    AdviseHugePages(fresh.raw(), fresh.bytes());
+    return fresh;
   } catch (const Error& error) {
     return ResourceExhausted("variable \"{}\": {}", name_, error.what());
   }

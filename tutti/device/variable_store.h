@@ -11,6 +11,7 @@
 
 #include "tutti/base/status.h"
 #include "tutti/device/counted_mutex.h"
+#include "tutti/device/pool.h"
 #include "tutti/graph/graph.h"
 #include "tutti/tensor/tensor.h"
 
@@ -41,6 +42,15 @@ class VariableState {
 
   // The current value; FAILED_PRECONDITION, saying what to do, when there is none.
   absl::StatusOr<Tensor> Read() const;
+
+  // The same for a value that other processes want. If `pool` has memory that they can read in
+  // place, the value moves there once, and its later versions are made there: a send then copies
+  // nothing. Variables that are updated by rows do not move: their rows are sent, not the table.
+  // REQUIRES: `pool` outlives all later calls, as that of the variable's device does.
+  absl::StatusOr<Tensor> ReadToSend(MemoryPool& pool);
+  // Plans on this device send the whole value to others.
+  void MarkSent() { sent_.store(true, std::memory_order_relaxed); }
+  bool is_sent() const { return sent_.load(std::memory_order_relaxed); }
 
   // The value for a save, which holds it for long. A dense variable gives a reference, and its next
   // update copies it on its way through memory. One that is updated by rows would be copied as a
@@ -73,6 +83,8 @@ class VariableState {
   // put it back into value_locked(). An invalid tensor: there is nothing to copy. REQUIRES: mutex()
   // is held.
   absl::StatusOr<Tensor> MakeFresh();
+  // Memory for another value, where such values of this variable lie. REQUIRES: mutex() is held.
+  absl::StatusOr<Tensor> Allocate(const ValueType& type);
   Tensor& value_locked() { return value_; }
 
  private:
@@ -82,8 +94,11 @@ class VariableState {
   const ValueType declared_;                                  // by the first graph that named it
   const std::shared_ptr<std::atomic<int64_t>> cloned_bytes_;  // may be null
   std::atomic<bool> updated_by_rows_{false};
+  std::atomic<bool> sent_{false};
   mutable CountedMutex mutex_;
   Tensor value_;
+  MemoryPool* pool_ = nullptr;      // where the value moved, or null
+  const Buffer* pooled_ = nullptr;  // the last memory from there, perhaps given back since
 };
 
 // The variables of a device, by (container, name). Thread-safe; a state lives as long as the store

@@ -4,7 +4,6 @@
 #include <cstring>
 #include <type_traits>
 
-#include "tutti/base/error.h"
 #include "tutti/kernels/ref/register.h"
 #include "tutti/kernels/update/accumulate_kernel.h"
 #include "tutti/kernels/update/variable_access.h"
@@ -21,7 +20,8 @@ class VariableKernel final : public Kernel {
 
   absl::Status Compute(KernelContext& c) override {
     if (!c.output_consumed(0)) return absl::OkStatus();
-    TUTTI_ASSIGN_OR_RETURN(Tensor value, state_->Read());
+    TUTTI_ASSIGN_OR_RETURN(
+        Tensor value, state_->is_sent() ? state_->ReadToSend(c.device().pool()) : state_->Read());
     TUTTI_RETURN_IF_ERROR(CheckDeclared(*state_, value, c.node->type(0)));
     c.SetOutput(0, std::move(value));
     return absl::OkStatus();
@@ -66,11 +66,7 @@ class AssignKernel final : public Kernel {
     const bool fits = stored.valid() && stored.dtype() == value.dtype() &&
                       stored.shape() == value.shape() && stored.buffer()->references() == 1;
     if (!fits) {
-      try {
-        stored = Tensor(value.dtype(), value.shape());
-      } catch (const Error& error) {
-        return ResourceExhausted("variable \"{}\": {}", state_->name(), error.what());
-      }
+      TUTTI_ASSIGN_OR_RETURN(stored, state_->Allocate({value.dtype(), value.shape()}));
     }
     if (value.bytes() > 0) std::memcpy(stored.raw(), value.raw(), value.bytes());
     if (c.output_consumed(0)) c.SetOutput(0, stored);

@@ -2,6 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "tutti/graph/build.h"
+#include "tutti/graph/ops/source.h"
+#include "tutti/graph/ops/state.h"
+#include "tutti/kernels/node_under_test.h"
+#include "tutti/runtime/register.h"
 #include "tutti/runtime/rendezvous/rendezvous_table.h"
 
 namespace tutti {
@@ -71,6 +78,47 @@ TEST(RendezvousTable, TellsStepsOfSessionsApart) {
   EXPECT_EQ(table.size(), 1u);
   table.RemoveSession(8, Cancelled("gone"));
   EXPECT_EQ(table.size(), 0u);
+}
+
+// A variable whose value is sent lies where other processes can read it.
+TEST(SendKernel, AVariableThatIsSentIsReadFromThePool) {
+  RegisterRuntimeKernels();
+  Graph graph;
+  const Output sent = Variable(
+      graph,
+      {kFloat32, {512}, [](Graph& g) { return Constant(g, Tensor::Zeros(kFloat32, {512})); }},
+      "sent");
+  const Output other = Variable(
+      graph,
+      {kFloat32, {512}, [](Graph& g) { return Constant(g, Tensor::Zeros(kFloat32, {512})); }},
+      "other");
+  Device device("/job:ps/task:0/cpu:0", 1);
+  std::vector<const void*> lent;
+  device.pool().SetSource(
+      [&lent](size_t bytes) {
+        BufferRef memory = AllocateBuffer(bytes);
+        lent.push_back(memory->data());
+        return memory;
+      },
+      1024);
+  NodeUnderTest read_sent(device, sent), read_other(device, other);
+  for (const char* name : {"sent", "other"}) {
+    (*device.variables().FindOrCreate("", name, {kFloat32, {512}}))
+        ->Assign(Tensor::Zeros(kFloat32, {512}));
+  }
+  const Node& send = *OpBuilder("Send", "")
+                          .In(sent)
+                          .Attr("key", "/job:ps/task:0/cpu:0;/job:worker/task:0/cpu:0;sent")
+                          .BuildNode();
+  const KernelDef* const def = KernelRegistry::Global().Find("Send", "cpu", KernelDType(send));
+  ASSERT_NE(def, nullptr);
+  PrepareContext context(send, device, {}, {});
+  ASSERT_TRUE(def->make()->Prepare(context).ok());
+  ASSERT_TRUE(read_other.Run({}).ok());
+  EXPECT_TRUE(lent.empty());
+  ASSERT_TRUE(read_sent.Run({}).ok());
+  ASSERT_EQ(lent.size(), 1u);
+  EXPECT_EQ(read_sent.output().raw(), lent[0]);
 }
 
 }  // namespace

@@ -2,7 +2,9 @@
 // rendezvous.
 #include <fmt/format.h>
 
+#include "tutti/device/device.h"
 #include "tutti/device/kernel.h"
+#include "tutti/graph/ops/variable_key.h"
 #include "tutti/runtime/register.h"
 #include "tutti/runtime/rendezvous/rendezvous.h"
 
@@ -39,6 +41,17 @@ class TransferKernel : public Base {
 
 class SendKernel final : public TransferKernel<Kernel> {
  public:
+  absl::Status Prepare(PrepareContext& context) override {
+    const Output value = context.node().input(0);
+    if (value.node->op() == "Variable") {
+      TUTTI_ASSIGN_OR_RETURN(const VariableKey key, VariableKeyOf(value));
+      TUTTI_ASSIGN_OR_RETURN(const auto state,
+                             context.device().variables().FindOrCreate(
+                                 key.container, key.name, {value.dtype(), value.shape()}));
+      state->MarkSent();
+    }
+    return TransferKernel::Prepare(context);
+  }
   absl::Status Compute(KernelContext& context) override {
     return WithKey(context, [&](const TransferKey& key) {
       return context.step->rendezvous->Send(key, context.input(0));
