@@ -1,7 +1,6 @@
 #include "tutti/cluster/server.h"
 
 #include <fmt/format.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -19,6 +18,7 @@
 #include "tutti/cluster/cluster_spec.h"
 #include "tutti/cluster/coordination.h"
 #include "tutti/cluster/remote/cluster_network.h"
+#include "tutti/cluster/share_of_host.h"
 #include "tutti/cluster/task_services.h"
 #include "tutti/device/device.h"
 #include "tutti/net/link/links.h"
@@ -66,24 +66,20 @@ struct Division {
   bool crowded = false;
 };
 
-// How many tasks of the cluster have the host of this one in their address.
+// How many tasks of the cluster run on the host of this one.
 int TasksHere(const ServerOptions& options) {
-  const auto host_of = [](const std::string& address) {
-    return address.substr(0, address.rfind(':'));
-  };
   const auto job = options.cluster.find(options.job);
   if (job == options.cluster.end() || !job->second.contains(options.task)) return 1;
-  const std::string host = host_of(job->second.at(options.task));
-  int count = 0;
+  std::vector<std::string> addresses;
   for (const auto& [name, tasks] : options.cluster) {
-    for (const auto& [index, address] : tasks) count += host_of(address) == host ? 1 : 0;
+    for (const auto& [index, address] : tasks) addresses.push_back(address);
   }
-  return count;
+  return CountOfHost(addresses, job->second.at(options.task));
 }
 
 // Several devices have cores of their own where there are enough. A single one takes what the
 // system gives it: other tasks on this host may have one, too. Tasks of one host that nobody has
-// given cores take an even share each: their teams would spend the time of each other's cores.
+// given cores take an even share each (share_of_host.h).
 Division Divide(const ServerOptions& options) {
   Division division;
   if (options.device_per_numa_node && options.devices > 1) {
@@ -95,8 +91,7 @@ Division Divide(const ServerOptions& options) {
   }
   const std::vector<int> usable = NumbersOfUsableCores();
   const int count = UsableCores();
-  const bool all = int(usable.size()) == get_nprocs();
-  const int share = all ? std::max(1, count / TasksHere(options)) : count;
+  const int share = ShareOfHost(CountHostCores(), TasksHere(options));
   division.cores = options.cores_per_device > 0 ? options.cores_per_device
                                                 : std::max(1, share / options.devices);
   const int wanted = division.cores * options.devices;
