@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "tutti/base/error.h"
 #include "tutti/graph/ops/source.h"
@@ -78,6 +79,30 @@ TEST_P(ReduceTest, NanWinsAndInfinitiesStay) {
   // Far beyond the range of exp.
   EXPECT_NEAR(Run("LogSumExp", Tensor::Vector<float>({1000, 1000})).scalar<float>(), 1000.693147f,
               1e-3f);
+}
+
+// One element that is not finite among so many, at the start, at the end and in between.
+TEST_P(ReduceTest, AllFiniteFindsTheOneThatIsNot) {
+  const auto finite = [&](const Tensor& x) { return Run("AllFinite", x).scalar<bool>(); };
+  for (const int64_t elements : {0, 1, 7, 64, 4095, 4097, 100003}) {
+    Tensor x(kFloat32, {elements});
+    for (int64_t i = 0; i < elements; ++i) {
+      x.data<float>()[i] = (i % 2 == 0 ? 1 : -1) * std::numeric_limits<float>::max();
+    }
+    EXPECT_TRUE(finite(x)) << elements;
+    if (elements == 0) continue;
+    for (const int64_t at : {int64_t{0}, elements / 2, elements - 1}) {
+      for (const float bad : {kNan, -kNan, kInfinity, -kInfinity}) {
+        const float good = std::exchange(x.data<float>()[at], bad);
+        EXPECT_FALSE(finite(x)) << bad << " at " << at << " of " << elements;
+        x.data<float>()[at] = good;
+      }
+    }
+  }
+  EXPECT_TRUE(finite(Tensor::Vector<double>({1e300, -1e300})));
+  EXPECT_FALSE(finite(Tensor::Vector<double>({1, kNan})));
+  EXPECT_TRUE(finite(Tensor::Vector<Float16>({Float16(65504.0f)})));
+  EXPECT_FALSE(finite(Tensor::Vector<Float16>({Float16(1.0f), Float16(70000.0f)})));
 }
 
 TEST_P(ReduceTest, ArgMaxTakesTheFirstAndNan) {

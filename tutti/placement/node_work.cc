@@ -109,6 +109,7 @@ WorkKind TableKind(const std::string& op) {
                                "All",
                                "Any",
                                "AllFinite",
+                               "AllFinite",
                                "ArgMax",
                                "ArgMin",
                                "L2Loss",

@@ -60,6 +60,12 @@ absl::Status InferBool(InferContext& c) {
   return InferReduced(c);
 }
 
+absl::Status InferAllFinite(InferContext& c) {
+  TUTTI_RETURN_IF_ERROR(c.RequireFloating(0));
+  c.SetOutput(0, kBool, Shape{});
+  return absl::OkStatus();
+}
+
 absl::Status InferArg(InferContext& c) {
   if (c.dtype(0) == kBool) return c.Error("{}; expected numbers", c.DescribeInput(0));
   const DType dtype = c.attr<DType>("dtype");
@@ -167,6 +173,8 @@ void RegisterReduceOps(OpRegistry& registry) {
   registry.Add(Reduction("Min", InferNumeric, Gradient::kDefined));
   registry.Add(Reduction("All", InferBool, Gradient::kZero));
   registry.Add(Reduction("Any", InferBool, Gradient::kZero));
+  registry.Add(
+      {.name = "AllFinite", .inputs = {"x"}, .infer = InferAllFinite, .gradient = Gradient::kZero});
   registry.Add(Reduction("LogSumExp", InferFloating, Gradient::kDefined));
   for (const char* name : {"ArgMax", "ArgMin"}) {
     registry.Add({.name = name,
@@ -220,6 +228,9 @@ Output All(Input x, const ReduceOptions& options, std::string_view name) {
 }
 Output Any(Input x, const ReduceOptions& options, std::string_view name) {
   return Reduce("Any", x, options, name);
+}
+Output AllFinite(Input x, std::string_view name) {
+  return OpBuilder("AllFinite", name).In(x).Build();
 }
 Output LogSumExp(Input x, const ReduceOptions& options, std::string_view name) {
   return Reduce("LogSumExp", x, options, name);

@@ -30,6 +30,8 @@ Output Min(Input x, const ReduceOptions& options = {}, std::string_view name = "
 // Of bool. Of nothing All is true and Any is false.
 Output All(Input x, const ReduceOptions& options = {}, std::string_view name = "");
 Output Any(Input x, const ReduceOptions& options = {}, std::string_view name = "");
+// Is every element of x, of a floating-point type, finite? Of nothing it is true.
+Output AllFinite(Input x, std::string_view name = "");
 // log(sum(exp(x))) without overflow. Of nothing it is -infinity.
 Output LogSumExp(Input x, const ReduceOptions& options = {}, std::string_view name = "");
 

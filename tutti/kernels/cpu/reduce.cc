@@ -4,6 +4,7 @@
 // Work that gives only few results is cut into blocks of fixed size, whose partial results are
 // combined in order; so a result never depends on the number of cores.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include "tutti/base/checked.h"
@@ -337,6 +338,17 @@ class QuantifierKernel : public Kernel {
   StandIn reference_;
 };
 
+// Every part of x is read up to its first block with an element that is not finite.
+absl::Status AllFinite(KernelContext& c) {
+  const float* x = c.input(0).data<float>();
+  std::atomic<bool> finite = true;
+  c.team().ParallelFor(c.input(0).elements(), kElementsPerCore, [&](int64_t begin, int64_t end) {
+    if (!AllFiniteRun(x + begin, end - begin)) finite.store(false, std::memory_order_relaxed);
+  });
+  *c.output(0).data<bool>() = finite;
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 void RegisterReduceCpuKernels(KernelRegistry& registry) {
@@ -348,6 +360,7 @@ void RegisterReduceCpuKernels(KernelRegistry& registry) {
   AddKernel<ReduceKernelOf<ReduceOp::kMin>>(registry, "Min", "cpu", dtypes);
   AddKernel<SumToShapeKernel>(registry, "SumToShape", "cpu", dtypes);
   AddKernel<L2LossKernel>(registry, "L2Loss", "cpu", dtypes);
+  AddFunctionKernel(registry, "AllFinite", "cpu", AllFinite, dtypes);
   AddKernel<LogSumExpKernel>(registry, "LogSumExp", "cpu", dtypes);
   for (const bool largest : {true, false}) {
     registry.Add(

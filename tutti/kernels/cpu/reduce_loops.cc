@@ -145,6 +145,33 @@ void RunsLoop(ReduceOp op, const float* x, int64_t stride, int64_t length, int64
   });
 }
 
+// A float is not finite if all bits of its exponent are set: if the exponent is the largest one.
+bool AllFiniteLoop(const float* HWY_RESTRICT x, int64_t length) {
+  const D d;
+  const hn::RebindToSigned<D> di;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  const auto exponent = hn::Set(di, 0x7F800000);
+  const auto take = [&](auto largest, V value) {
+    return hn::Max(largest, hn::And(hn::BitCast(di, value), exponent));
+  };
+  for (int64_t begin = 0; begin < length; begin += kReduceBlock) {
+    const int64_t end = std::min(begin + kReduceBlock, length);
+    auto a = hn::Zero(di), b = a, c = a, e = a;
+    int64_t i = begin;
+    for (; i + 4 * lanes <= end; i += 4 * lanes) {
+      a = take(a, hn::LoadU(d, x + i));
+      b = take(b, hn::LoadU(d, x + i + lanes));
+      c = take(c, hn::LoadU(d, x + i + 2 * lanes));
+      e = take(e, hn::LoadU(d, x + i + 3 * lanes));
+    }
+    for (; i + lanes <= end; i += lanes) a = take(a, hn::LoadU(d, x + i));
+    if (i < end) b = take(b, LoadTail(d, x + i, size_t(end - i), hn::Zero(d)));
+    const auto largest = hn::Max(hn::Max(a, b), hn::Max(c, e));
+    if (!hn::AllTrue(di, hn::Lt(largest, exponent))) return false;
+  }
+  return true;
+}
+
 // Puts `rows` rows onto the partial results, four at a time.
 template <typename Kind>
 void TakeRows(const float* HWY_RESTRICT x, int64_t stride, int64_t rows, int64_t columns,
@@ -299,6 +326,7 @@ namespace tutti {
 HWY_EXPORT(RunLoop);
 HWY_EXPORT(RunsLoop);
 HWY_EXPORT(ColumnsLoop);
+HWY_EXPORT(AllFiniteLoop);
 HWY_EXPORT(ArgExtremeLoop);
 HWY_EXPORT(LogSumExpLoop);
 
@@ -343,6 +371,9 @@ void ReduceRuns(ReduceOp op, const float* x, int64_t stride, int64_t length, int
 void ReduceColumns(ReduceOp op, const float* x, int64_t stride, int64_t rows, int64_t columns,
                    bool accumulate, float* results) {
   HWY_DYNAMIC_DISPATCH(ColumnsLoop)(op, x, stride, rows, columns, accumulate, results);
+}
+bool AllFiniteRun(const float* x, int64_t length) {
+  return HWY_DYNAMIC_DISPATCH(AllFiniteLoop)(x, length);
 }
 void ArgExtremeRuns(bool largest, const float* x, int64_t stride, int64_t length, int64_t count,
                     int64_t* positions) {

@@ -29,6 +29,9 @@ double ReduceRun(ReduceOp op, const float* x, int64_t length);
 void ReduceColumns(ReduceOp op, const float* x, int64_t stride, int64_t rows, int64_t columns,
                    bool accumulate, float* results);
 
+// Is every one of x[0 .. length) finite?
+bool AllFiniteRun(const float* x, int64_t length);
+
 // Where in x[i * stride ..] the first of the largest (smallest) elements stands, for i < count; a
 // NaN counts as the extreme. REQUIRES: length > 0.
 void ArgExtremeRuns(bool largest, const float* x, int64_t stride, int64_t length, int64_t count,

@@ -161,6 +161,17 @@ absl::Status Reduce(KernelContext& c) {
   return absl::OkStatus();
 }
 
+absl::Status AllFinite(KernelContext& c) {
+  const Tensor& x = c.input(0);
+  bool finite = true;
+  VisitFloating(x.dtype(), [&](auto tag) {
+    using T = typename decltype(tag)::type;
+    for (const T value : x.values<T>()) finite = finite && std::isfinite(Read(value));
+  });
+  *c.output(0).data<bool>() = finite;
+  return absl::OkStatus();
+}
+
 template <bool kMax>
 absl::Status ArgExtreme(KernelContext& c) {
   const Tensor& x = c.input(0);
@@ -348,6 +359,8 @@ void RegisterReduceRefKernels(KernelRegistry& registry) {
   AddFunctionKernel(registry, "Min", "ref", Reduce<MinOf>);
   AddFunctionKernel(registry, "All", "ref", Reduce<AllOf>);
   AddFunctionKernel(registry, "Any", "ref", Reduce<AnyOf>);
+  AddFunctionKernel(registry, "AllFinite", "ref", AllFinite,
+                    {kFloat16, kBFloat16, kFloat32, kFloat64});
   AddFunctionKernel(registry, "LogSumExp", "ref", Reduce<LogSumExpOf>);
   AddFunctionKernel(registry, "ArgMax", "ref", ArgExtreme<true>);
   AddFunctionKernel(registry, "ArgMin", "ref", ArgExtreme<false>);

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <limits>
+
 #include "tutti/testing/op_sample.h"
 
 namespace tutti::testing {
@@ -93,6 +96,21 @@ OpCase Products(Random& random, DType real, int inputs) {
   return result;
 }
 
+// In half of all cases one element is infinite or NaN.
+Tensor PerhapsNotFinite(Random& random, DType real) {
+  Tensor x = RandomTensor(random, real, RandomShape(random));
+  if (x.elements() == 0 || random.Coin()) return x;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double bad = random.Coin() ? std::nan("") : random.Coin() ? kInfinity : -kInfinity;
+  const int64_t at = random.Integer(0, x.elements() - 1);
+  if (real == kFloat64) {
+    x.data<double>()[at] = bad;
+  } else {
+    x.data<float>()[at] = float(bad);
+  }
+  return x;
+}
+
 }  // namespace
 
 void AddReduceSamples(SampleRegistry& samples) {
@@ -113,6 +131,9 @@ void AddReduceSamples(SampleRegistry& samples) {
                    return Reduction(random, RandomTensor(random, kBool, RandomShape(random), 0, 1));
                  }});
   }
+  samples.Add({.op = "AllFinite", .make = [](Random& random, DType real) {
+                 return OpCase{{PerhapsNotFinite(random, real)}};
+               }});
   for (const char* op : {"ArgMax", "ArgMin"}) samples.Add({.op = op, .make = Arg});
   samples.Add({.op = "Cumsum", .make = Cumsum});
   samples.Add({.op = "BroadcastTo", .make = [](Random& random, DType real) {
