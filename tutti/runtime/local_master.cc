@@ -71,7 +71,18 @@ void LocalMaster::Extend(const Graph& graph, Done done) {
 }
 
 void LocalMaster::Run(MasterRunRequest&& request, RunDone done) {
-  ActiveRun& run = *Begin(request.step);
+  ActiveRun* begun = nullptr;
+  RunResponse refused;
+  try {
+    begun = Begin(request.step);
+  } catch (...) {
+    refused.status = StatusFromCurrentException();
+  }
+  if (begun == nullptr) {
+    done(std::move(refused));
+    return;
+  }
+  ActiveRun& run = *begun;
   run.done = std::move(done);
   run.fetches = request.fetches.size();
   absl::Status status;
@@ -112,6 +123,7 @@ LocalMaster::ActiveRun* LocalMaster::Begin(int64_t step) {
   if (std::any_of(active_.begin(), active_.end(), same)) {
     run->aborted.Update(AlreadyExists("step {} of this session runs already", step));
   }
+  idle_.reserve(idle_.size() + active_.size() + 1);  // the end of a run allocates nothing
   active_.push_back(std::move(run));
   return active_.back().get();
 }

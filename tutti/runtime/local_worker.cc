@@ -154,6 +154,17 @@ MemoryPool& LocalWorker::PoolOf(std::string_view device) {
   return devices_.front()->pool();
 }
 
+namespace {
+
+// The answer of a step that was aborted while it waited for its turn.
+void SetWithdrawn(const Cancellation& cancellation, RunResponse& response) {
+  response.status = cancellation.status();
+  response.unfinished =
+      "; not begun: it waited for the end of an earlier step with collectives on this task";
+}
+
+}  // namespace
+
 // A step in the list of those that Abort finds, for as long as it runs.
 class LocalWorker::RunningStep {
  public:
@@ -163,11 +174,11 @@ class LocalWorker::RunningStep {
     std::lock_guard lock(worker_.mutex_);
     const auto found = worker_.registered_.find(request.handle);
     if (found != worker_.registered_.end()) registered_ = found->second;
-    worker_.running_.emplace_back(id_, &cancellation_);
     if (!aborted.ok()) cancellation_.Cancel(aborted);
     for (const auto& [id, reason] : worker_.aborted_early_) {
       if (id == id_) cancellation_.Cancel(reason);
     }
+    worker_.running_.emplace_back(id_, &cancellation_);  // last: it may throw
   }
   ~RunningStep() { (void)Withdraw(); }
   RunningStep(const RunningStep&) = delete;
@@ -196,29 +207,31 @@ class LocalWorker::RunningStep {
 // itself: whoever ends the last part answers and destroys it.
 class LocalWorker::PostedStep {
  public:
-  PostedStep(LocalWorker& worker, RunRequest&& request, RunDone done, const absl::Status& aborted)
-      : worker_(worker),
-        request_(std::move(request)),
-        done_(std::move(done)),
-        running_(worker, request_, aborted) {}
+  // Takes `done`, unless it throws.
+  PostedStep(LocalWorker& worker, RunRequest&& request, RunDone& done, const absl::Status& aborted)
+      : worker_(worker), request_(std::move(request)), running_(worker, request_, aborted) {
+    done_ = std::move(done);
+  }
 
   // Runs it; the object may be gone when this returns.
   void Start() {
-    absl::Status status = Check(request_, running_.registered());
-    if (!status.ok()) {
-      response_.status = std::move(status);
-      Answer();
-    } else if (!registered().has_collectives) {
-      Begin();
-    } else if (request_.caller_waits) {
-      worker_.AwaitTurn();
-      has_turn_ = true;
+    try {
+      response_.status = Check(request_, running_.registered());
+      if (response_.status.ok() && registered().has_collectives) {
+        if (!request_.caller_waits) {
+          worker_.collective_steps_.Enter(running_.cancellation(),
+                                          [this](bool has_turn) { BeginInTurn(has_turn); });
+          return;
+        }
+        has_turn_ = worker_.AwaitTurn(running_.cancellation(), response_);
+      }
+    } catch (...) {
+      response_.status = StatusFromCurrentException();
+    }
+    if (response_.status.ok()) {
       Begin();
     } else {
-      worker_.collective_steps_.Enter([this] {
-        has_turn_ = true;
-        Begin();
-      });
+      Answer();
     }
   }
 
@@ -280,6 +293,16 @@ class LocalWorker::PostedStep {
   };
 
   RegisteredStep& registered() { return *running_.registered(); }
+
+  void BeginInTurn(bool has_turn) {
+    has_turn_ = has_turn;
+    if (has_turn) {
+      Begin();
+      return;
+    }
+    SetWithdrawn(running_.cancellation(), response_);
+    Answer();
+  }
 
   void Begin() {
     try {
@@ -380,24 +403,21 @@ absl::Status LocalWorker::Check(const RunRequest& request, const RegisteredStep*
 }
 
 void LocalWorker::Run(RunRequest&& request, RunDone done) {
-  absl::Status aborted;
-  if (request.caller_waits) {
-    RunResponse response;
-    if (RunOnCaller(request, response, aborted)) {
-      done(std::move(response));
-      return;
-    }
-  }
+  RunResponse response;
   PostedStep* posted = nullptr;
   try {
-    posted = new PostedStep(*this, std::move(request), std::move(done), aborted);
+    absl::Status aborted;
+    if (!request.caller_waits || !RunOnCaller(request, response, aborted)) {
+      posted = new PostedStep(*this, std::move(request), done, aborted);
+    }
   } catch (...) {
-    RunResponse response;
     response.status = StatusFromCurrentException();
-    done(std::move(response));
-    return;
   }
-  posted->Start();
+  if (posted != nullptr) {
+    posted->Start();
+  } else {
+    done(std::move(response));
+  }
 }
 
 // Runs a step of one part without transfers on the calling thread. False, and nothing is done, if
@@ -412,7 +432,7 @@ bool LocalWorker::RunOnCaller(RunRequest& request, RunResponse& response, absl::
     aborted = running.Withdraw();
     return false;
   }
-  if (registered->has_collectives) AwaitTurn();
+  if (registered->has_collectives && !AwaitTurn(running.cancellation(), response)) return true;
   try {
     WorkerStep step(*registered, request, response, running.cancellation(),
                     registered->has_collectives ? collectives_.get() : nullptr);
@@ -424,23 +444,31 @@ bool LocalWorker::RunOnCaller(RunRequest& request, RunResponse& response, absl::
   return true;
 }
 
-void LocalWorker::AwaitTurn() {
-  if (collective_steps_.TryEnter()) return;
+// False, and the response tells why, if the step was aborted while it waited.
+bool LocalWorker::AwaitTurn(const Cancellation& cancellation, RunResponse& response) {
+  if (collective_steps_.TryEnter()) return true;
   Awaited<bool> turn;
-  collective_steps_.Enter([&turn] { turn.Set(true); });
-  turn.Wait();
+  collective_steps_.Enter(cancellation, [&turn](bool has_turn) { turn.Set(bool(has_turn)); });
+  if (turn.Wait()) return true;
+  SetWithdrawn(cancellation, response);
+  return false;
 }
 
 void LocalWorker::Abort(const StepId& id, absl::Status reason) {
-  std::lock_guard lock(mutex_);
-  for (const auto& [running, cancellation] : running_) {
-    if (running == id) {
-      // Under the lock, so that the step does not end meanwhile.
-      cancellation->Cancel(std::move(reason));
+  Turns::Then withdrawn;
+  {
+    std::lock_guard lock(mutex_);
+    const auto same = [&](const auto& entry) { return entry.first == id; };
+    const auto running = std::find_if(running_.begin(), running_.end(), same);
+    if (running == running_.end()) {
+      aborted_early_.emplace_back(id, std::move(reason));
       return;
     }
+    // Under the lock, so that the step does not end meanwhile.
+    running->second->Cancel(std::move(reason));
+    withdrawn = collective_steps_.Withdraw(*running->second);
   }
-  aborted_early_.emplace_back(id, std::move(reason));
+  if (withdrawn) withdrawn(false);
 }
 
 void LocalWorker::CleanUp(const StepId& id) {

@@ -81,7 +81,7 @@ class LocalWorker final : public Worker {
   absl::StatusOr<size_t> FindDevice(const std::string& name) const;
   static absl::Status Check(const RunRequest& request, const RegisteredStep* registered);
   bool RunOnCaller(RunRequest& request, RunResponse& response, absl::Status& aborted);
-  void AwaitTurn();
+  bool AwaitTurn(const Cancellation& cancellation, RunResponse& response);
 
   std::unique_ptr<Collectives> collectives_;
   Turns collective_steps_;  // steps with collectives run one after the other

@@ -6,13 +6,19 @@
 #include <atomic>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace {
 
 std::atomic<int64_t> allocations{0};
 
+constexpr int64_t kNever = -1;
+thread_local int64_t until_failure = kNever;
+
 void* CountedAllocation(size_t size) noexcept {
   allocations.fetch_add(1, std::memory_order_relaxed);
+  if (until_failure != kNever && until_failure-- == 0)
+    return nullptr;  // and is kNever from here on
   return std::malloc(size != 0 ? size : 1);
 }
 
@@ -38,3 +44,7 @@ void operator delete(void* memory, const std::nothrow_t&) noexcept { std::free(m
 void operator delete[](void* memory, const std::nothrow_t&) noexcept { std::free(memory); }
 
 int64_t tutti::testing::AllocationCount() { return allocations.load(std::memory_order_relaxed); }
+
+void tutti::testing::FailAllocationAfter(int64_t count) { until_failure = count; }
+
+bool tutti::testing::FailNoAllocation() { return std::exchange(until_failure, kNever) != kNever; }

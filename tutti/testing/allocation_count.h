@@ -13,4 +13,10 @@ namespace tutti::testing {
 // two calls is what ran in between. Thread-safe.
 int64_t AllocationCount();
 
+// Of the next allocations of this thread `count` succeed, and the one after them throws
+// std::bad_alloc.
+void FailAllocationAfter(int64_t count);
+// Takes that back. True if none has failed.
+bool FailNoAllocation();
+
 }  // namespace tutti::testing
