@@ -15,11 +15,7 @@ constexpr int64_t kMostNodes = int64_t{1} << 22;
 
 // Appends nodes that a client sent to its graph.
 absl::Status Grow(std::string_view bytes, const std::vector<Tensor>& tensors, Graph& graph) {
-  TUTTI_RETURN_IF_ERROR(ParseSerializedNodes(bytes, tensors, graph.size(), &graph));
-  if (graph.size() > kMostNodes) {
-    return ResourceExhausted("the graph has {} nodes; a task takes at most {}", graph.size(),
-                             kMostNodes);
-  }
+  TUTTI_RETURN_IF_ERROR(ParseSerializedNodes(bytes, tensors, graph.size(), &graph, kMostNodes));
   return CheckUserGraph(graph);
 }
 

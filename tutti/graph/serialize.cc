@@ -2,6 +2,7 @@
 
 #include <google/protobuf/io/coded_stream.h>
 #include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/wire_format_lite.h>
 
 #include <bit>
 #include <climits>
@@ -318,9 +319,30 @@ absl::Status Read(const proto::Graph& from, Constants beside, Graph& graph, int 
   return absl::OkStatus();
 }
 
-absl::Status Parse(std::string_view bytes, Constants beside, Graph& graph) {
+// How many nodes the outermost graph has, without reading them: for each of some bytes on the wire
+// protobuf makes hundreds in memory. What is damaged counts up to the damage.
+int64_t CountNodes(std::string_view bytes) {
+  using google::protobuf::internal::WireFormatLite;
+  google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
+                                                int(bytes.size()));
+  int64_t nodes = 0;
+  while (const uint32_t tag = stream.ReadTag()) {
+    if (WireFormatLite::GetTagFieldNumber(tag) == proto::Graph::kNodesFieldNumber) ++nodes;
+    if (!WireFormatLite::SkipField(&stream, tag)) break;
+  }
+  return nodes;
+}
+
+absl::Status Parse(std::string_view bytes, Constants beside, int64_t most, Graph& graph) {
   if (bytes.size() > size_t{INT_MAX}) {
     return InvalidArgument("a serialized graph has at most 2 GB, got {} bytes", bytes.size());
+  }
+  if (most < INT64_MAX) {
+    const int64_t nodes = CountNodes(bytes);
+    if (graph.size() > most || nodes > most - graph.size()) {
+      return ResourceExhausted("the graph has {} nodes; at most {} are taken", graph.size() + nodes,
+                               most);
+    }
   }
   google::protobuf::io::CodedInputStream stream(reinterpret_cast<const uint8_t*>(bytes.data()),
                                                 int(bytes.size()));
@@ -366,7 +388,7 @@ absl::Status ParseSerializedGraph(std::string_view bytes, Graph* graph) {
 }
 
 absl::Status ParseSerializedNodes(std::string_view bytes, std::span<const Tensor> beside,
-                                  int64_t first, Graph* graph) {
+                                  int64_t first, Graph* graph, int64_t most) {
   if (graph->size() != first || !graph->name_scope().empty() || !graph->device_scope().empty() ||
       !graph->control_scope().empty()) {
     if (first == 0) {
@@ -379,7 +401,7 @@ absl::Status ParseSerializedNodes(std::string_view bytes, std::span<const Tensor
                               first, graph->size());
   }
   try {
-    return Parse(bytes, beside, *graph);
+    return Parse(bytes, beside, most, *graph);
   } catch (...) {
     return StatusFromCurrentException();  // out of memory
   }

@@ -31,9 +31,10 @@ absl::StatusOr<std::string> SerializeNodes(const Graph& graph, int64_t first,
 
 // Appends such nodes to `graph`, which has `first` nodes and no scope open. Takes the constants
 // from `beside`: tensors of bytes, whose memory the constants share. As safe as
-// ParseSerializedGraph.
+// ParseSerializedGraph. RESOURCE_EXHAUSTED, before a node is read, if `graph` would have more than
+// `most` of them.
 absl::Status ParseSerializedNodes(std::string_view bytes, std::span<const Tensor> beside,
-                                  int64_t first, Graph* graph);
+                                  int64_t first, Graph* graph, int64_t most = INT64_MAX);
 
 // Constants of at least this many bytes travel beside the graph.
 inline constexpr size_t kLargeConstant = 4096;

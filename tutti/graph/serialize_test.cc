@@ -22,6 +22,28 @@ std::string ErrorOf(std::string_view bytes) {
   return std::string(MessageOf(ParseSerializedGraph(bytes, &graph)));
 }
 
+// Nodes that come from outside are counted before they are read: these are no nodes at all.
+TEST(Serialize, TooManyNodesAreRefusedBeforeTheyAreRead) {
+  Graph graph;
+  std::vector<Tensor> beside;
+  std::string bytes = ValueOrThrow(SerializeNodes(graph, 0, beside));
+  for (int i = 0; i < 5; ++i) bytes += std::string("\x12\x02\x0a\x00", 4);
+  EXPECT_EQ(MessageOf(ParseSerializedNodes(bytes, beside, 0, &graph, 4)),
+            "the graph has 5 nodes; at most 4 are taken");
+  EXPECT_EQ(graph.size(), 0);
+  EXPECT_EQ(MessageOf(ParseSerializedNodes(bytes, beside, 0, &graph, 5)),
+            "node 0 ( \"\"): it has no name");
+
+  Graph some;
+  Constant(some, 1.0f);
+  Constant(some, 2.0f);
+  const std::string two = ValueOrThrow(SerializeNodes(some, 0, beside));
+  Graph grown;
+  EXPECT_TRUE(ParseSerializedNodes(two, beside, 0, &grown, 2).ok());
+  EXPECT_EQ(MessageOf(ParseSerializedNodes(two, beside, 2, &grown, 3)),
+            "the graph has 4 nodes; at most 3 are taken");
+}
+
 RC_GTEST_PROP(Serialize, RandomGraphsComeBackEqualFromBothForms, (uint64_t seed)) {
   Graph graph;
   RandomGraph(seed).Fill(graph);
