@@ -28,8 +28,11 @@ void PrintTask(const TaskStatus& task) {
     FormatTo(stdout, "  device {}  {} core{}\n", device.name, device.cores,
              device.cores == 1 ? "" : "s");
   }
-  FormatTo(stdout, "  sessions {}  registered steps {}  refused values {}\n", task.sessions,
-           task.registered_steps, task.refused_values);
+  FormatTo(stdout,
+           "  sessions {}  registered steps {}  refused values {}  refused links {}  messages of "
+           "fenced processes {}\n",
+           task.sessions, task.registered_steps, task.refused_values, task.refused_links,
+           task.fenced_messages);
   for (const TaskStatus::Link& link : task.links) {
     FormatTo(stdout, "  link to {}  sent {} in {} messages, received {} in {}\n", link.peer,
              FormatBytes(double(link.bytes_sent)), link.messages_sent,
@@ -54,6 +57,8 @@ void PrintJson(const TaskStatus& task) {
     json["sessions"] = task.sessions;
     json["registered_steps"] = task.registered_steps;
     json["refused_values"] = task.refused_values;
+    json["refused_links"] = task.refused_links;
+    json["fenced_messages"] = task.fenced_messages;
     for (const DeviceInfo& device : task.devices) json["devices"].push_back(device.name);
     for (const TaskStatus::Link& link : task.links) {
       json["links"].push_back({{"peer", link.peer},

@@ -3,9 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <functional>
+#include <future>
+#include <mutex>
 #include <thread>
+#include <utility>
 
+#include "tutti/base/awaited.h"
 #include "tutti/base/error.h"
 #include "tutti/client/session.h"
 #include "tutti/cluster/cluster_rendezvous.h"
@@ -17,6 +22,7 @@
 #include "tutti/graph/ops/source.h"
 #include "tutti/graph/ops/state.h"
 #include "tutti/kernels/register.h"
+#include "tutti/net/wire.h"
 #include "tutti/testing/cluster/in_process_network.h"
 
 namespace tutti {
@@ -340,6 +346,25 @@ TEST_F(ClusterTest, AClientThatDiesLeavesNothing) {
   EXPECT_EQ(ps->worker->rendezvous().size(), 0u);
 }
 
+TEST_F(ClusterTest, WhatAFencedProcessSaysIsCounted) {
+  Client stranger(network, "stranger");
+  const auto ask = [&] {
+    Awaited<absl::StatusOr<std::string>> reply;
+    stranger.peers->Get(kPs, kPatience, [&](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
+      if (!peer.ok()) return reply.Set(peer.status());
+      (*peer)->Call(ControlMethod::kTaskStatus, {},
+                    [&](absl::StatusOr<std::string> given) { reply.Set(std::move(given)); });
+    });
+    return reply.Wait().status();
+  };
+  EXPECT_TRUE(ask().ok());
+  ps->peers->Fence(stranger.peers->self(), Aborted("the stranger is fenced"));
+  EXPECT_FALSE(ask().ok());
+  while (ps->services->Status().refused_links + ps->services->Status().fenced_messages == 0) {
+    EXPECT_FALSE(ask().ok());
+  }
+}
+
 TEST_F(ClusterTest, AnotherClusterIsRefused) {
   Task stranger(network, "stranger", 0, {"/job:stranger/task:0", kPs});
   Graph graph;
@@ -349,6 +374,98 @@ TEST_F(ClusterTest, AnotherClusterIsRefused) {
     EXPECT_THAT(ErrorOf([&] { session.Run(v); }),
                 HasSubstr("/job:ps/task:0 has another cluster than /job:stranger/task:0: "
                           "/job:ps/task:0 here, /job:stranger/task:0 there"));
+  }
+  EXPECT_EQ(ps->services->Status().refused_links, 1u);
+}
+
+// A step that runs is not ended by a process that did not register it.
+TEST_F(ClusterTest, AStrangerCannotCleanUpAStep) {
+  Graph graph;
+  Output queue;
+  {
+    const DeviceScope on_ps(graph, kPs);
+    queue = FIFOQueue(graph, {{kFloat32, Shape{}}});
+  }
+  const Output y = Dequeue(queue)[0] * 2.0f;
+  const Node* const put = Enqueue(queue, {Constant(graph, 3.0f)});
+  Session session = client->Connect(graph, kWorker);
+  auto run = std::async(std::launch::async, [&] { return session.Run(y).scalar<float>(); });
+  while (ps->services->Status().steps.empty()) std::this_thread::yield();
+  const TaskStatus::Step step = ps->services->Status().steps[0];
+  Client stranger(network, "stranger");
+  Awaited<absl::StatusOr<std::string>> reply;
+  stranger.peers->Get(kPs, kPatience, [&](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
+    ASSERT_TRUE(peer.ok()) << peer.status();
+    WireMessage message;
+    net::WireWriter out(&message.fields);
+    out.U64(step.session);
+    out.I64(step.step);
+    (*peer)->Call(ControlMethod::kCleanUpStep, std::move(message),
+                  [&](absl::StatusOr<std::string> given) { reply.Set(std::move(given)); });
+  });
+  EXPECT_EQ(reply.Wait().status().code(), absl::StatusCode::kNotFound);
+  session.RunTargets({}, {put});
+  EXPECT_EQ(run.get(), 6);
+}
+
+// Keeps the calls that it gets until there are so many.
+class PatientServices final : public Services {
+ public:
+  explicit PatientServices(size_t count) : count_(count) {}
+  void OnRequest(const std::shared_ptr<Peer>&, DataKind, uint64_t, PeerMessage) override {}
+  void OnControl(const std::shared_ptr<Peer>&, ControlMethod, std::string, std::vector<Tensor>,
+                 ControlDone done) override {
+    std::unique_lock lock(mutex_);
+    kept_.push_back(std::move(done));
+    if (kept_.size() == count_) complete_ = true;
+    if (complete_) AnswerAll(lock);
+  }
+  void OnLost(const std::shared_ptr<Peer>&, const absl::Status&) override {}
+  void GiveUp() {
+    std::unique_lock lock(mutex_);
+    complete_ = true;
+    AnswerAll(lock);
+  }
+
+ private:
+  void AnswerAll(std::unique_lock<std::mutex>& lock) {
+    const auto kept = std::exchange(kept_, {});
+    lock.unlock();
+    for (const ControlDone& done : kept) done(Unavailable("nothing to tell"));
+  }
+
+  const size_t count_;
+  std::mutex mutex_;
+  bool complete_ = false;
+  std::vector<ControlDone> kept_;
+};
+
+TEST_F(ClusterTest, AllTasksAreAskedAtTheSameTime) {
+  const std::vector<std::string> others = {"/job:slow/task:0", "/job:slow/task:1",
+                                           "/job:slow/task:2"};
+  std::vector<std::string> all = others;
+  all.emplace_back("/job:asks/task:0");
+  PatientServices patient(others.size());
+  std::vector<std::shared_ptr<TaskPeers>> peers;
+  MemoryPool pool;
+  for (const std::string& task : others) {
+    peers.push_back(std::make_shared<TaskPeers>(TaskPeers::Options{
+        .self = {task, 1}, .fingerprint = all, .pool = [&](std::string_view) -> MemoryPool& {
+          return pool;
+        }}));
+    peers.back()->Start(network.Join(task, peers.back().get()), &patient);
+  }
+  {
+    const Task asks(network, "asks", 0, all);
+    auto status = std::async(std::launch::async, [&] { return asks.services->ClusterStatus(); });
+    const bool answered = status.wait_for(std::chrono::seconds(30)) == std::future_status::ready;
+    EXPECT_TRUE(answered) << "a task is not asked until another one has answered";
+    patient.GiveUp();
+    EXPECT_EQ(status.get().size(), all.size());
+  }
+  for (size_t i = 0; i < others.size(); ++i) {
+    peers[i]->Stop(Unavailable("the test ends"));
+    network.Leave(others[i], peers[i].get());
   }
 }
 
@@ -363,6 +480,16 @@ TEST_F(ClusterTest, StatusTellsOfAllTasks) {
   EXPECT_EQ(statuses[0].devices[0].name, std::string(kPs) + "/cpu:0");
   EXPECT_GT(statuses[0].registered_steps, 0);
   EXPECT_EQ(statuses[1].sessions, 1);
+  EXPECT_EQ(statuses[1].refused_links, 0u);
+  MetricsRegistry metrics;
+  worker->services->AddMetrics(metrics);
+  const std::string page = metrics.ToPrometheus();
+  for (const char* line :
+       {"tutti_sessions 1\n", "tutti_refused_links_total 0\n", "tutti_fenced_messages_total 0\n"}) {
+    EXPECT_THAT(page, HasSubstr(line));
+  }
+  EXPECT_THAT(page, ::testing::ContainsRegex(
+                        "tutti_link_sent_bytes_total[{]peer=\"/job:ps/task:0\"[}] [1-9]"));
 }
 
 }  // namespace

@@ -334,6 +334,7 @@ void Server::AddMetrics(MetricsRegistry& metrics) const {
                      traffic(&net::Link::Counters::bytes_received));
   metrics.AddCounter("tutti_sent_bytes_total", "Bytes that went to other tasks.",
                      traffic(&net::Link::Counters::bytes_sent));
+  member_->services->AddMetrics(metrics);
 }
 
 void Server::Reset(const std::string& container) {

@@ -24,21 +24,32 @@ int64_t ResidentBytes() {
   return resident * sysconf(_SC_PAGESIZE);
 }
 
-// A call to another task, with waiting.
-absl::StatusOr<std::string> Ask(TaskPeers& peers, const std::string& task, ControlMethod method,
-                                const std::string& fields) {
-  Awaited<absl::StatusOr<std::string>> reply;
-  peers.Get(task, kShortPatience, [&](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
-    if (!peer.ok()) {
-      reply.Set(peer.status());
-      return;
-    }
-    WireMessage message;
-    message.fields = fields;
-    (*peer)->Call(method, std::move(message),
-                  [&reply](auto given) { reply.Set(std::move(given)); });
-  });
-  return reply.Wait();
+using Reply = Awaited<absl::StatusOr<std::string>>;
+
+// A call to another task.
+void Ask(TaskPeers& peers, const std::string& task, ControlMethod method, const std::string& fields,
+         Reply& reply) {
+  peers.Get(task, kShortPatience,
+            [method, fields, &reply](const absl::StatusOr<std::shared_ptr<Peer>>& peer) {
+              if (!peer.ok()) {
+                reply.Set(peer.status());
+                return;
+              }
+              WireMessage message;
+              message.fields = fields;
+              (*peer)->Call(method, std::move(message),
+                            [&reply](auto given) { reply.Set(std::move(given)); });
+            });
+}
+
+TaskStatus StatusFrom(const std::string& task, const absl::StatusOr<std::string>& reply) {
+  absl::StatusOr<TaskStatus> status =
+      reply.ok() ? DecodeTaskStatus(*reply) : absl::StatusOr<TaskStatus>(reply.status());
+  if (status.ok()) return *std::move(status);
+  TaskStatus away;
+  away.task = task;
+  away.error = MessageOf(status.status());
+  return away;
 }
 
 }  // namespace
@@ -151,6 +162,34 @@ void TaskServices::OnLost(const std::shared_ptr<Peer>& peer, const absl::Status&
   }
 }
 
+void TaskServices::AddMetrics(MetricsRegistry& metrics) const {
+  metrics.AddGauge("tutti_sessions", "Sessions of other processes that this task is the master of.",
+                   [this] { return double(master_.sessions()); });
+  const auto refused = [this](uint64_t TaskPeers::Refusals::*count) {
+    return [peers = options_.peers, count] { return double(peers->Refused().*count); };
+  };
+  metrics.AddCounter("tutti_refused_links_total",
+                     "Links of older or fenced processes of a task, or of another cluster.",
+                     refused(&TaskPeers::Refusals::links));
+  metrics.AddCounter("tutti_fenced_messages_total",
+                     "Messages and calls of processes that had lost their place.",
+                     refused(&TaskPeers::Refusals::messages));
+  for (const std::string& task : options_.tasks) {
+    if (task == options_.peers->self().task) continue;
+    const auto bytes = [&](uint64_t net::Link::Counters::*count) {
+      return
+          [peers = options_.peers, task, count] { return double(peers->TrafficWith(task).*count); };
+    };
+    const MetricsRegistry::Labels labels = {{"peer", task}};
+    metrics.AddCounter("tutti_link_received_bytes_total",
+                       "Bytes that came over the links to a task that are open.",
+                       bytes(&net::Link::Counters::bytes_received), labels);
+    metrics.AddCounter("tutti_link_sent_bytes_total",
+                       "Bytes that went over the links to a task that are open.",
+                       bytes(&net::Link::Counters::bytes_sent), labels);
+  }
+}
+
 TaskStatus TaskServices::Status() const {
   TaskStatus status;
   status.task = options_.peers->self().task;
@@ -166,6 +205,9 @@ TaskStatus TaskServices::Status() const {
   const net::Link::Counters traffic = options_.peers->Traffic();
   status.bytes_received = traffic.bytes_received;
   status.bytes_sent = traffic.bytes_sent;
+  const TaskPeers::Refusals refused = options_.peers->Refused();
+  status.refused_links = refused.links;
+  status.fenced_messages = refused.messages;
   for (const std::shared_ptr<Peer>& peer : options_.peers->All()) {
     const net::Link::Counters counters = peer->counters();
     status.links.push_back({peer->description(), peer->identity().incarnation,
@@ -177,33 +219,43 @@ TaskStatus TaskServices::Status() const {
 
 TaskStatus TaskServices::StatusOf(const std::string& task) const {
   if (task == options_.peers->self().task) return Status();
-  const absl::StatusOr<std::string> reply =
-      Ask(*options_.peers, task, ControlMethod::kTaskStatus, "");
-  absl::StatusOr<TaskStatus> status =
-      reply.ok() ? DecodeTaskStatus(*reply) : absl::StatusOr<TaskStatus>(reply.status());
-  if (status.ok()) return *std::move(status);
-  TaskStatus away;
-  away.task = task;
-  away.error = MessageOf(status.status());
-  return away;
+  Reply reply;
+  Ask(*options_.peers, task, ControlMethod::kTaskStatus, "", reply);
+  return StatusFrom(task, reply.Wait());
+}
+
+std::vector<absl::StatusOr<std::string>> TaskServices::AskOthers(ControlMethod method,
+                                                                 const std::string& fields) const {
+  std::vector<Reply> replies(options_.tasks.size());
+  const std::string& self = options_.peers->self().task;
+  for (size_t i = 0; i < replies.size(); ++i) {
+    if (options_.tasks[i] != self) {
+      Ask(*options_.peers, options_.tasks[i], method, fields, replies[i]);
+    }
+  }
+  std::vector<absl::StatusOr<std::string>> all;
+  for (size_t i = 0; i < replies.size(); ++i) {
+    all.push_back(options_.tasks[i] == self ? std::string() : replies[i].Wait());
+  }
+  return all;
 }
 
 std::vector<TaskStatus> TaskServices::ClusterStatus() const {
+  const auto replies = AskOthers(ControlMethod::kTaskStatus, "");
   std::vector<TaskStatus> statuses;
-  for (const std::string& task : options_.tasks) statuses.push_back(StatusOf(task));
+  for (size_t i = 0; i < replies.size(); ++i) {
+    const std::string& task = options_.tasks[i];
+    statuses.push_back(task == options_.peers->self().task ? Status()
+                                                           : StatusFrom(task, replies[i]));
+  }
   return statuses;
 }
 
 absl::Status TaskServices::ResetAll(const std::string& container) const {
+  options_.worker->Reset(container);
   absl::Status first;
-  for (const std::string& task : options_.tasks) {
-    if (task == options_.peers->self().task) {
-      options_.worker->Reset(container);
-      continue;
-    }
-    const absl::Status status =
-        Ask(*options_.peers, task, ControlMethod::kResetTask, container).status();
-    if (first.ok()) first = status;
+  for (const auto& reply : AskOthers(ControlMethod::kResetTask, container)) {
+    first.Update(reply.status());
   }
   return first;
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "tutti/base/metrics/metrics.h"
 #include "tutti/cluster/master_service.h"
 #include "tutti/cluster/remote/peers.h"
 #include "tutti/cluster/task_status.h"
@@ -54,13 +55,15 @@ class TaskServices final : public Services {
                  std::vector<Tensor> tensors, ControlDone done) override;
   void OnLost(const std::shared_ptr<Peer>& peer, const absl::Status& reason) override;
 
+  // Sessions, what was refused, and the bytes of links. This object must outlive their readers.
+  void AddMetrics(MetricsRegistry& metrics) const;
   TaskStatus Status() const;
   // Parts of steps that other tasks asked for, so far; may outlive this object.
   std::shared_ptr<const std::atomic<int64_t>> requests() const { return worker_.requests(); }
   // Of a task of the cluster, this one or another; one that does not answer has an error. May take
   // as long as a task that does not answer is tried: on a thread that may.
   TaskStatus StatusOf(const std::string& task) const;
-  // Of all tasks, one after the other.
+  // Of all tasks, which are asked at the same time.
   std::vector<TaskStatus> ClusterStatus() const;
   // Forgets the variables and queues of a container on all tasks.
   absl::Status ResetAll(const std::string& container) const;
@@ -68,6 +71,11 @@ class TaskServices final : public Services {
   const Options& options() const { return options_; }
 
  private:
+  // Calls all other tasks at the same time. The replies are parallel to the tasks of the cluster;
+  // that of this task is empty.
+  std::vector<absl::StatusOr<std::string>> AskOthers(ControlMethod method,
+                                                     const std::string& fields) const;
+
   const Options options_;
   const int64_t started_;
   WorkerService worker_;

@@ -32,6 +32,8 @@ void Put(const TaskStatus& status, WireMessage& to) {
   out.I64(status.registered_steps);
   out.I64(status.memory_bytes);
   out.U64(status.refused_values);
+  out.U64(status.refused_links);
+  out.U64(status.fenced_messages);
   out.U64(status.bytes_received);
   out.U64(status.bytes_sent);
   out.I64(status.requests);
@@ -71,6 +73,8 @@ absl::Status Get(WireReader& in, TaskStatus& status) {
   status.registered_steps = in.I64();
   status.memory_bytes = in.I64();
   status.refused_values = in.U64();
+  status.refused_links = in.U64();
+  status.fenced_messages = in.U64();
   status.bytes_received = in.U64();
   status.bytes_sent = in.U64();
   status.requests = in.I64();

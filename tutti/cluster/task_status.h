@@ -36,6 +36,8 @@ struct TaskStatus {
   int64_t registered_steps = 0;  // for masters elsewhere
   int64_t memory_bytes = 0;      // resident, of the process
   uint64_t refused_values = 0;   // for steps that were over or not known
+  uint64_t refused_links = 0;    // of older or fenced processes of a task, or of another cluster
+  uint64_t fenced_messages = 0;  // that were ignored, of processes that had lost their place
   // On all links so far, those that have ended included.
   uint64_t bytes_received = 0, bytes_sent = 0;
   int64_t requests = 0;      // parts of steps that masters elsewhere asked for, so far

@@ -1,5 +1,6 @@
 #include "tutti/cluster/worker_service.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "tutti/base/clock.h"
@@ -195,6 +196,13 @@ absl::StatusOr<StepId> GetStep(net::WireReader& in) {
 
 }  // namespace
 
+bool WorkerService::Owns(const Account& account, uint64_t session) const {
+  std::lock_guard lock(mutex_);
+  return account.lost.ok() &&
+         std::any_of(account.handles.begin(), account.handles.end(),
+                     [&](const auto& entry) { return entry.second.session == session; });
+}
+
 void WorkerService::Abort(const std::shared_ptr<Peer>& master, std::string_view fields,
                           ControlDone done) {
   constexpr size_t kStepBytes = 16;
@@ -205,16 +213,7 @@ void WorkerService::Abort(const std::shared_ptr<Peer>& master, std::string_view 
     return;
   }
   absl::Status reason = DecodeStatus(fields.substr(kStepBytes));
-  const std::shared_ptr<Account> account = AccountOf(master);
-  bool own = false;
-  {
-    std::lock_guard lock(mutex_);
-    for (const auto& [handle, registered] : account->handles) {
-      own = own || registered.session == id->session;
-    }
-    own = own && account->lost.ok();
-  }
-  if (!own || reason.ok()) {
+  if (!Owns(*AccountOf(master), id->session) || reason.ok()) {
     done(NotFound("{} has no session {:016x} here", master->description(), id->session));
     return;
   }
@@ -222,12 +221,21 @@ void WorkerService::Abort(const std::shared_ptr<Peer>& master, std::string_view 
   done(std::string());
 }
 
-void WorkerService::CleanUp(const std::shared_ptr<Peer>&, std::string_view fields,
+void WorkerService::CleanUp(const std::shared_ptr<Peer>& master, std::string_view fields,
                             ControlDone done) {
   net::WireReader in(fields);
   const absl::StatusOr<StepId> id = GetStep(in);
-  if (id.ok()) worker_->CleanUp(*id);
-  done(id.ok() ? absl::StatusOr<std::string>(std::string()) : id.status());
+  if (!id.ok()) {
+    done(id.status());
+    return;
+  }
+  // The call may come after the Deregister of the session's last step; then nobody has steps of it.
+  if (!Owns(*AccountOf(master), id->session) && worker_->HasSession(id->session)) {
+    done(NotFound("{} has no session {:016x} here", master->description(), id->session));
+    return;
+  }
+  worker_->CleanUp(*id);
+  done(std::string());
 }
 
 void WorkerService::Reset(std::string_view fields, ControlDone done) {

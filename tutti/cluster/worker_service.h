@@ -66,6 +66,8 @@ class WorkerService {
     std::unordered_map<StepId, int64_t, StepIdHash> running;  // since when
   };
 
+  // Is the session of that master, as far as its registered steps tell?
+  bool Owns(const Account& account, uint64_t session) const;
   std::shared_ptr<Account> AccountOf(const std::shared_ptr<Peer>& master);
   absl::Status CheckRun(Account& account, RunRequest& request);
   void RunNow(const std::shared_ptr<Account>& account, uint64_t call, RunRequest request);

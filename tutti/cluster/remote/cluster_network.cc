@@ -99,6 +99,8 @@ absl::Status ClusterNetwork::Start() {
 
 const std::string& ClusterNetwork::address() const { return state_->address; }
 
+uint64_t ClusterNetwork::refused_links() const { return state_->links->refused(); }
+
 std::string ClusterNetwork::AddressOf(const std::string& task) const {
   const auto it = state_->options.addresses.find(task);
   return it == state_->options.addresses.end() ? "unknown address" : it->second;

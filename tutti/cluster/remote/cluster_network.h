@@ -45,6 +45,7 @@ class ClusterNetwork final : public Network {
                                       std::function<void(absl::Status)> lost) override;
   std::shared_ptr<net::Link> OpenLink(const std::string& task,
                                       const net::TaskIdentity& peer) override;
+  uint64_t refused_links() const override;
   std::string AddressOf(const std::string& task) const override;
 
  private:

@@ -31,6 +31,9 @@ class Network {
   virtual std::shared_ptr<net::Link> OpenLink(const std::string& task,
                                               const net::TaskIdentity& peer) = 0;
 
+  // Links of older processes of their task that were refused, so far.
+  virtual uint64_t refused_links() const { return 0; }
+
   // "10.0.0.7:2222", for messages.
   virtual std::string AddressOf(const std::string& task) const = 0;
 };

@@ -114,6 +114,22 @@ net::Link::Counters TaskPeers::Traffic() const {
   return sum;
 }
 
+net::Link::Counters TaskPeers::TrafficWith(const std::string& task) const {
+  std::lock_guard lock(mutex_);
+  net::Link::Counters sum;
+  for (const auto& [link, peer] : by_link_) {
+    if (peer->identity().task == task) Add(link->counters(), sum);
+  }
+  return sum;
+}
+
+TaskPeers::Refusals TaskPeers::Refused() const {
+  std::lock_guard lock(mutex_);
+  Refusals all = refused_;
+  if (network_ != nullptr && stopped_.ok()) all.links += network_->refused_links();
+  return all;
+}
+
 void TaskPeers::Get(const std::string& task, int64_t patience_nanos, GetDone done) {
   absl::StatusOr<std::shared_ptr<Peer>> now = nullptr;
   {
@@ -277,6 +293,8 @@ std::shared_ptr<Peer> TaskPeers::PeerOf(net::Link& link) {
       if (peer == nullptr) peer = std::make_shared<Peer>(link, link.peer(), options_.self);
       return peer;
     }
+    ++refused_.messages;
+    if (!by_link_.contains(&link)) ++refused_.links;
   }
   link.Close(fenced);
   return nullptr;
@@ -339,6 +357,8 @@ void TaskPeers::OnHello(const std::shared_ptr<Peer>& peer, uint64_t call, std::s
     if (!difference.empty()) {
       status = FailedPrecondition("{} has another cluster than {}: {}", options_.self.task,
                                   peer->identity().task, difference);
+      std::lock_guard lock(mutex_);
+      ++refused_.links;
     }
   }
   WireMessage answer = StartMessage(DataKind::kAnswer, call);
@@ -376,6 +396,7 @@ void TaskPeers::Handle(ControlMethod method, ControlRequest request, ControlDone
   {
     std::lock_guard lock(mutex_);
     fenced = FencedOff(request.caller);
+    if (!fenced.ok()) ++refused_.messages;
     for (const auto& [link, candidate] : by_link_) {
       if (candidate->identity() == request.caller) peer = candidate;
     }

@@ -65,6 +65,15 @@ class TaskPeers final : public net::LinkEvents, public ControlHandler {
   std::vector<std::shared_ptr<Peer>> All() const;
   // What has travelled on all links so far, those that have ended included.
   net::Link::Counters Traffic() const;
+  // The same of the links to that task that there are.
+  net::Link::Counters TrafficWith(const std::string& task) const;
+
+  struct Refusals {
+    uint64_t links = 0;     // of older or fenced processes of a task, or of another cluster
+    uint64_t messages = 0;  // and calls, of fenced processes
+  };
+  // What was refused so far.
+  Refusals Refused() const;
 
   const net::TaskIdentity& self() const { return options_.self; }
 
@@ -108,6 +117,7 @@ class TaskPeers final : public net::LinkEvents, public ControlHandler {
   absl::Status stopped_;
   std::map<net::Link*, std::shared_ptr<Peer>> by_link_;
   net::Link::Counters ended_;  // of links that have ended
+  Refusals refused_;           // but those that the network refused
   std::map<std::string, Slot> by_task_;
   std::map<std::pair<std::string, uint64_t>, absl::Status> fenced_;  // by task and incarnation
   LaneThreads threads_;                                              // last: its jobs use the rest
