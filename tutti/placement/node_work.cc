@@ -109,7 +109,6 @@ WorkKind TableKind(const std::string& op) {
                                "All",
                                "Any",
                                "AllFinite",
-                               "AllFinite",
                                "ArgMax",
                                "ArgMin",
                                "L2Loss",
