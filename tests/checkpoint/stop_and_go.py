@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+SAVED_STEP = 20  # of a checkpoint whose size is looked at
 COMMON = ["--model", "mlp", "--batch-size", "32", "--log-every", "5"]
 
 
@@ -23,12 +24,20 @@ def workers(args, *flags):
     return [f"{args.bin}/tutti", "run", "--workers", "2", "--", *program(args, "--strategy", "allreduce", *flags)]
 
 
+def towers(args, *flags):
+    return program(args, "--strategy", "mirrored:2", *flags)
+
+
 def with_servers(strategy):
     """Two workers and two servers; a step is long enough that signals come in the middle of one."""
     def command(args, *flags):
         return [f"{args.bin}/tutti", "run", "--workers", "2", "--ps", "2", "--grace", "60", "--", f"{args.bin}/fashion_mnist",
                 "--model", "cnn", "--batch-size", "256", "--log-every", "1", "--strategy", strategy, *flags]
     return command
+
+
+def small_with_servers(args, *flags):
+    return [f"{args.bin}/tutti", "run", "--workers", "2", "--ps", "2", "--", *program(args, "--strategy", "ps-sync", *flags)]
 
 
 def run(command, code, **more):
@@ -42,14 +51,14 @@ def newest(model_dir):
     return max(int(name.split("-")[1]) for name in os.listdir(model_dir) if name.startswith("checkpoint-"))
 
 
-def pid_of_server(launcher, index):
-    """The process of a ps of `tutti run`."""
+def pid_of(launcher, job, index):
+    """The process of a task of `tutti run`."""
     with open(f"/proc/{launcher.pid}/task/{launcher.pid}/children", encoding="utf-8") as children:
         for pid in children.read().split():
             with open(f"/proc/{pid}/environ", "rb") as environment:
-                if b'"task":{"type":"ps","index":%d}' % index in environment.read():
+                if b'"task":{"type":"%s","index":%d}' % (job.encode(), index) in environment.read():
                     return int(pid)
-    raise AssertionError(f"no process of ps {index}")
+    raise AssertionError(f"no process of {job} {index}")
 
 
 def check_stop(args, model_dir, command, first="step 20 ", signalled=lambda launcher: launcher.pid):
@@ -73,23 +82,42 @@ def check_stop(args, model_dir, command, first="step 20 ", signalled=lambda laun
     return text
 
 
-def check_restart(args, model_dir):
+def check_restart(args, model_dir, strategy, *tasks, steps, kill, every):
     """Under `tutti run --restarts 1` a job that lost a worker goes on from its last checkpoint by itself."""
-    command = [f"{args.bin}/tutti", "run", "--workers", "2", "--restarts", "1", "--",
-               *program(args, "--strategy", "allreduce", "--max-steps", "3000", "--model-dir", model_dir, "--save-every", "100")]
+    command = [f"{args.bin}/tutti", "run", "--workers", "2", *tasks, "--restarts", "1", "--",
+               *program(args, "--strategy", strategy, "--max-steps", str(steps), "--model-dir", model_dir,
+                        "--save-every", str(every))]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     text = ""
     for line in process.stdout:
         text += line
-        if "step 600 loss" in line:
+        if f"step {kill} loss" in line:
             break
-    with open(f"/proc/{process.pid}/task/{process.pid}/children", encoding="utf-8") as children:
-        os.kill(int(children.read().split()[-1]), signal.SIGKILL)
+    os.kill(pid_of(process, "worker", 1), signal.SIGKILL)
     text += process.stdout.read()
     assert process.wait(timeout=60) == 0, text
-    resumed = int(re.search(r"goes on from step (\d+) of 3000", text).group(1))
-    assert resumed >= 100 and resumed % 100 == 0, text
-    assert newest(model_dir) == 3000 and "test accuracy" in text, text
+    resumed = int(re.search(rf"goes on from step (\d+) of {steps}", text).group(1))
+    assert resumed >= every and resumed % every == 0, text
+    assert newest(model_dir) == steps and "test accuracy" in text, text
+
+
+def check_no_space(args, folder, command):
+    """A disk with room for one checkpoint and a half: the second fails, and the first is there."""
+    model = f"{folder}/{SAVED_STEP}"
+    if not os.path.exists(model):
+        run(program(args, "--max-steps", str(SAVED_STEP), "--model-dir", model), 0)
+    size = sum(entry.stat().st_size for entry in os.scandir(f"{model}/checkpoint-{SAVED_STEP:06}"))
+    os.makedirs(f"{folder}/small", exist_ok=True)
+    script = (f'mount -t tmpfs -o size={size * 3 // 2} none "{folder}/small" || exit 77; "$@"; code=$?; '
+              f'ls "{folder}/small"; "{args.bin}/tutti" inspect "{folder}/small"; exit $code')
+    text = run(["unshare", "-m", "sh", "-c", script, "-",
+                *command(args, "--max-steps", str(2 * SAVED_STEP), "--model-dir", f"{folder}/small", "--save-every",
+                         str(SAVED_STEP))], 1)
+    assert f"the checkpoint of step {2 * SAVED_STEP} failed: " in text and "No space left on device" in text, text
+    assert "test accuracy" in text, text
+    assert "the training is done, but its last checkpoint could not be written" in text, text
+    assert f"checkpoint-{SAVED_STEP:06}: step {SAVED_STEP}, " in text and "all checksums are right" in text, text
+    assert f"checkpoint-{2 * SAVED_STEP:06}\n" not in text, text
 
 
 def check_full_disk(args, model_dir):
@@ -143,12 +171,18 @@ def main():
     with tempfile.TemporaryDirectory(prefix="tutti-stop-") as folder:
         check_stop(args, f"{folder}/one", program)
         check_stop(args, f"{folder}/two", workers)
-        for strategy in ("ps-sync", "ps-async"):
+        check_stop(args, f"{folder}/towers", towers)
+        for strategy in ("ps-sync", "ps-async", "ps-ssp:1"):
             check_stop(args, f"{folder}/{strategy}", with_servers(strategy), "step [0-9]+ ")
         # The signal comes to one server alone.
-        check_stop(args, f"{folder}/server", with_servers("ps-sync"), "step [0-9]+ ", lambda job: pid_of_server(job, 1))
-        check_restart(args, f"{folder}/again")
+        check_stop(args, f"{folder}/server", with_servers("ps-sync"), "step [0-9]+ ", lambda job: pid_of(job, "ps", 1))
+        check_restart(args, f"{folder}/again", "allreduce", steps=3000, kill=600, every=100)
+        check_restart(args, f"{folder}/again-ps", "ps-sync", "--ps", "1", steps=600, kill=100, every=20)
         check_full_disk(args, f"{folder}/full")
+        if subprocess.run(["unshare", "-m", "mount", "-t", "tmpfs", "none", folder], capture_output=True,
+                          check=False).returncode == 0:
+            check_no_space(args, folder, program)
+            check_no_space(args, folder, small_with_servers)
         check_directories(args, folder)
         check_two_jobs(args, f"{folder}/shared")
     print("stops and bad directories went as they should")
