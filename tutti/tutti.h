@@ -45,6 +45,7 @@
 #include "tutti/train/optimizers/learning_rate.h"
 #include "tutti/train/optimizers/optimizers.h"
 #include "tutti/train/reporting/progress.h"
+#include "tutti/train/session/async_replicas.h"
 #include "tutti/train/session/sync_replicas.h"
 #include "tutti/train/session/training_session.h"
 #include "tutti/train/strategies/registry.h"

@@ -146,6 +146,8 @@ constexpr CoveredOp kCovered[] = {
      "SyncTest.ALedgerCountsEveryStepOnce"},
     {"LedgerEnter", "holds state", "tutti/kernels/waiting/gate_test.cc",
      "SyncTest.ALedgerCountsEveryStepOnce"},
+    {"LedgerConfirm", "holds state", "tutti/kernels/waiting/gate_test.cc",
+     "SyncTest.AConfirmedEntryStays"},
     {"GateRefused", "waits for other nodes", "tutti/kernels/waiting/gate_test.cc",
      "SyncTest.GateAdmitsTheFirstOfAStep"},
     {"Clock", "waits for other nodes", "tutti/kernels/waiting/gate_test.cc",

@@ -196,7 +196,8 @@ void RegisterSyncOps(OpRegistry& registry) {
                }},
               {"DispenserReset", {"&dispenser"}, InferIntegers(DType::kInvalid)}});
   AddSyncOps(registry, "Ledger",
-             {{"LedgerEnter", {"&ledger", "worker", "step"}, InferIntegers(kBool)}});
+             {{"LedgerEnter", {"&ledger", "worker", "step"}, InferIntegers(kBool)},
+              {"LedgerConfirm", {"&ledger", "worker", "step"}, InferIntegers(DType::kInvalid)}});
 }
 
 Output Mutex(Graph& graph, std::string_view name, std::source_location where) {
@@ -315,6 +316,9 @@ Output Ledger(Graph& graph, int64_t workers, std::string_view name, std::source_
 }
 Output LedgerEnter(Input ledger, Input worker, Input step, std::string_view name) {
   return OpBuilder("LedgerEnter", name).In(ledger).In(worker).In(step).Build();
+}
+Node* LedgerConfirm(Input ledger, Input worker, Input step, std::string_view name) {
+  return OpBuilder("LedgerConfirm", name).In(ledger).In(worker).In(step).BuildNode();
 }
 
 }  // namespace tutti

@@ -114,7 +114,9 @@ Output Ledger(Graph& graph, int64_t workers, std::string_view name = "",
               std::source_location where = std::source_location::current());
 // True if `step` is newer than all steps that `worker` has entered. Use it as the scale of an
 // update, Cast(entered, dtype): a scale of 0 changes nothing. If the run fails, the entry is
-// undone.
+// undone, unless LedgerConfirm has run.
 Output LedgerEnter(Input ledger, Input worker, Input step, std::string_view name = "");
+// To run after the update: the entry of `step` stays even if the run fails later.
+Node* LedgerConfirm(Input ledger, Input worker, Input step, std::string_view name = "");
 
 }  // namespace tutti

@@ -182,6 +182,12 @@ absl::Status EnterLedger(KernelContext& c, LedgerResource& ledger) {
   return absl::OkStatus();
 }
 
+absl::Status ConfirmInLedger(KernelContext& c, LedgerResource& ledger) {
+  TUTTI_ASSIGN_OR_RETURN(const int64_t worker, IntegerScalar(c.input(1), "worker"));
+  TUTTI_ASSIGN_OR_RETURN(const int64_t step, IntegerScalar(c.input(2), "step"));
+  return ledger.Confirm(worker, step);
+}
+
 absl::StatusOr<Tensor> CopyOf(const Tensor& value, Device& device) {
   TUTTI_ASSIGN_OR_RETURN(Tensor copy, device.pool().Allocate(value.dtype(), value.shape()));
   if (value.bytes() > 0) std::memcpy(copy.raw(), value.raw(), value.bytes());
@@ -284,6 +290,7 @@ void RegisterSyncCpuKernels(KernelRegistry& registry) {
   AddImmediate<DispenserResource, ReturnNumbers>(registry, "DispenserReturn");
   AddImmediate<DispenserResource, ResetNumbers>(registry, "DispenserReset");
   AddImmediate<LedgerResource, EnterLedger>(registry, "LedgerEnter");
+  AddImmediate<LedgerResource, ConfirmInLedger>(registry, "LedgerConfirm");
 }
 
 }  // namespace tutti

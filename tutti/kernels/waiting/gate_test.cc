@@ -184,6 +184,22 @@ TEST_F(SyncTest, AFailedRunTakesItsEntryBack) {
   EXPECT_TRUE(*ledger->Enter(0, 5, nullptr));
 }
 
+TEST_F(SyncTest, AConfirmedEntryStays) {
+  const auto ledger = std::make_shared<LedgerResource>(LedgerResource::Config{"l", 1});
+  StepCleanup failed, confirmed;
+  EXPECT_TRUE(*ledger->Enter(0, 3, &confirmed));
+  EXPECT_TRUE(ledger->Confirm(0, 3).ok());
+  EXPECT_TRUE(*ledger->Enter(0, 4, &failed));
+  failed.Undo();
+  confirmed.Undo();
+  EXPECT_FALSE(*ledger->Enter(0, 3, nullptr)) << "the update was made";
+  EXPECT_TRUE(*ledger->Enter(0, 4, nullptr)) << "the update was not made";
+  NodeUnderTest confirm(device_, *LedgerConfirm(Ledger(graph_, 2, "l"), Integer(), Integer()));
+  EXPECT_TRUE(confirm.Run({{}, Number(1), Number(0)}).ok());
+  EXPECT_EQ(MessageOf(confirm.Run({{}, Number(2), Number(0)})),
+            "worker is 2; ledger \"l\" has workers 0 to 1");
+}
+
 TEST_F(SyncTest, ClockBoundsTheLead) {
   const Output clock = Clock(graph_, 3, "clock");
   NodeUnderTest advance(device_, ClockAdvance(clock, Integer()));

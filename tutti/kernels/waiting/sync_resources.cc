@@ -345,23 +345,37 @@ void DispenserResource::Reset() {
 
 // --- Ledger.
 
-absl::StatusOr<bool> LedgerResource::Enter(int64_t worker, int64_t step, StepCleanup* cleanup) {
+absl::Status LedgerResource::Check(int64_t worker, int64_t step) const {
   if (worker < 0 || worker >= config_.workers) {
     return OutOfRange("worker is {}; ledger \"{}\" has workers 0 to {}", worker, config_.name,
                       config_.workers - 1);
   }
   if (step < 0) return OutOfRange("step is {}; expected 0 or more", step);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> LedgerResource::Enter(int64_t worker, int64_t step, StepCleanup* cleanup) {
+  TUTTI_RETURN_IF_ERROR(Check(worker, step));
   std::lock_guard lock(mutex_);
-  int64_t& newest = newest_[size_t(worker)];
-  if (step <= newest) return false;
+  Entry& entry = entries_[size_t(worker)];
+  if (step <= entry.newest) return false;
   if (cleanup != nullptr) {
-    cleanup->IfStepFails([self = shared_from_this(), worker, step, before = newest] {
+    cleanup->IfStepFails([self = shared_from_this(), worker, step, before = entry.newest] {
       std::lock_guard again(self->mutex_);
-      if (self->newest_[size_t(worker)] == step) self->newest_[size_t(worker)] = before;
+      Entry& failed = self->entries_[size_t(worker)];
+      if (failed.newest == step && failed.confirmed < step) failed.newest = before;
     });
   }
-  newest = step;
+  entry.newest = step;
   return true;
+}
+
+absl::Status LedgerResource::Confirm(int64_t worker, int64_t step) {
+  TUTTI_RETURN_IF_ERROR(Check(worker, step));
+  std::lock_guard lock(mutex_);
+  Entry& entry = entries_[size_t(worker)];
+  entry.confirmed = std::max(entry.confirmed, step);
+  return absl::OkStatus();
 }
 
 }  // namespace tutti

@@ -222,17 +222,24 @@ class LedgerResource final : public Resource, public std::enable_shared_from_thi
     friend bool operator==(const Config&, const Config&) = default;
   };
   explicit LedgerResource(Config config)
-      : config_(std::move(config)), newest_(size_t(config_.workers), -1) {}
+      : config_(std::move(config)), entries_(size_t(config_.workers)) {}
   std::string_view kind() const override { return "Ledger"; }
   const Config& config() const { return config_; }
 
-  // `cleanup` takes the entry back should its run fail; null: nothing does.
+  // `cleanup` takes the entry back should its run fail before it is confirmed; null: nothing does.
   absl::StatusOr<bool> Enter(int64_t worker, int64_t step, StepCleanup* cleanup);
+  absl::Status Confirm(int64_t worker, int64_t step);
 
  private:
+  struct Entry {
+    int64_t newest = -1;     // step entered
+    int64_t confirmed = -1;  // step whose entry stays
+  };
+  absl::Status Check(int64_t worker, int64_t step) const;
+
   const Config config_;
   std::mutex mutex_;
-  std::vector<int64_t> newest_;  // by worker
+  std::vector<Entry> entries_;  // by worker
 };
 
 }  // namespace tutti

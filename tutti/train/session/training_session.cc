@@ -2,14 +2,15 @@
 // one of these tasks was lost.
 //
 // Every device that has variables of the graph has one more, the generation: 0 while the chief
-// gives values, then a number that grows each time it does.
+// gives values, then a number that grows each time it does. A chief that leaves the values gives
+// all devices the number that the newest of them have.
 //
 //   chief                                          another worker
 //   all variables have values, and hooks agree:
 //     leaves them
 //   else: generations := 0
 //     first values, then those of the checkpoint   waits until all variables have values,
-//   generations := largest so far + 1              then until all generations are one number
+//     generations := largest so far + 1            then until all generations are one number
 //
 // A worker looks at the values first and at the generations in a later run. So when it finds all
 // values, a chief that is giving new ones has set the generations to 0 before, and the worker goes
@@ -323,6 +324,7 @@ class TrainingSession::Impl {
   void GiveValues() {
     const auto missing = Missing();
     const int64_t before = std::max(meeting_.Largest(), generation_);
+    generation_ = before;
     checkpoints_.emplace(config_, Checkpoints::Use::kTrain);
     checkpoints_->MarkRunning();
     if (!missing.empty() || before == 0 || !hooks_.KeepsLiveState()) {
@@ -340,6 +342,7 @@ class TrainingSession::Impl {
                                 missing.size(), missing.front()->name,
                                 missing.front()->variable.node->device()));
       }
+      generation_ = before + 1;
     }
     RunFacts facts;
     facts.seed = config_.seed;
@@ -348,7 +351,6 @@ class TrainingSession::Impl {
                    {"workers", fmt::format("{}", options_.workers)}};
     step_ = session_->Run(global_step_).scalar<int64_t>();
     checkpoints_->BeginTraining(graph_, std::move(facts), step_);
-    generation_ = before + 1;
   }
 
   void AwaitChief(int64_t deadline) {

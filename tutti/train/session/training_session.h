@@ -36,9 +36,9 @@ struct TrainingSessionOptions {
 // on the chief, and an end at a loss that is not finite). If a task is lost, a new session is made
 // as soon as the task is back. If values were lost with it, the chief restores its last checkpoint.
 // The failed step is then run again: a server that had already applied its part of that step
-// applies it twice, unless SyncReplicas makes the update, which accepts one push per worker and
-// step. Every worker makes one TrainingSession with the same graph; the options say which worker
-// this is.
+// applies it twice, unless SyncReplicas or AsyncReplicas makes the update, which accept one push
+// per worker and step. Every worker makes one TrainingSession with the same graph; the options say
+// which worker this is.
 //
 //   TrainingSession session(graph, {.run = config, .session = {.server = &server},
 //                                   .is_chief = worker == 0, .worker = worker, .workers = 2});
