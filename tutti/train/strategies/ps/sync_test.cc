@@ -5,13 +5,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <functional>
 #include <limits>
-#include <mutex>
 
 #include "tutti/graph/ops/elementwise.h"
 #include "tutti/graph/ops/reduce.h"
 #include "tutti/kernels/register.h"
 #include "tutti/testing/log_under_test.h"
+#include "tutti/train/strategies/ps/async.h"
 #include "tutti/train/strategies/ps/models_under_test.h"
 
 namespace tutti {
@@ -125,6 +126,53 @@ TEST_F(PsSync, BackupsMakeNoUpdateLarger) {
   EXPECT_EQ(found.state.at("global_step").scalar<int64_t>(), 60);
 }
 
+// --scale-learning-rate multiplies by the batches that an update is made from. The gradient is 1,
+// so one update takes the learning rate from the variable.
+TEST_F(PsSync, TheLearningRateIsScaledByWorkersWithoutBackups) {
+  using Make = std::function<std::shared_ptr<const Strategy>(ParameterServers)>;
+  const auto scaled = [](const Make& make) {
+    ServersUnderTest cluster(1, 3);
+    float value = 0;
+    const auto errors =
+        cluster.OnWorkers(make, [&](int rank, std::shared_ptr<const Strategy> strategy) {
+          RunConfig config = SmallConfig(strategy, 4, 1);
+          config.scale_learning_rate = true;
+          const auto model = [&config](const Features& batch, Mode) {
+            ModelSpec spec;
+            const Output w = nn::GetVariable(batch["x"].graph(), Full({1}, 1.0), "w");
+            spec.loss = Mean(Mul(Add(batch["x"], 1.0f), w));
+            spec.optimizer =
+                std::make_shared<Sgd>(SgdConfig{.learning_rate = config.Adjusted(0.125)});
+            return spec;
+          };
+          const auto input = [] {
+            return Dataset::FromTensors({{"x", Tensor::Zeros(kFloat32, {12, 1})}}).Repeat();
+          };
+          Estimator estimator(model, config);
+          estimator.Train({.input = input});
+          if (rank == 0) value = estimator.Variables().at("w").data<float>()[0];
+        });
+    EXPECT_THAT(errors, Each(std::string()));
+    return (1 - value) / 0.125f;
+  };
+  for (const int backups : {0, 1}) {
+    const auto sync = [&](ParameterServers found) {
+      SyncOptions options;
+      options.backups = backups;
+      return MakeSyncStrategy(std::move(found), options);
+    };
+    EXPECT_EQ(scaled(sync), float(3 - backups));
+  }
+  for (const int64_t most_lead : {-1, 2}) {
+    const auto async = [&](ParameterServers found) {
+      AsyncOptions options;
+      options.most_lead = most_lead;
+      return MakeAsyncStrategy(std::move(found), options);
+    };
+    EXPECT_EQ(scaled(async), 1) << most_lead;
+  }
+}
+
 // Averages of BatchNorm are those of all workers.
 TEST_F(PsSync, MovingAveragesAreJoined) {
   const auto model = [](const Features& batch, Mode mode) {
@@ -163,6 +211,51 @@ TEST_F(PsSync, RowsTravelAsRows) {
     const Outcome found = Train(2, 2, model, 4, input, options);
     EXPECT_THAT(found.errors, Each(std::string()));
     EXPECT_LT(Distance(found.state, alone), 1e-4) << split;
+  }
+}
+
+// The table has ten rows, on two servers. Worker 1 asks for a twelfth in its second step.
+TEST_F(PsSync, AnIndexOutsideATableIsNamedAndNothingIsApplied) {
+  const auto input = [] {
+    Tensor id(kInt64, {16}), y(kFloat32, {16});
+    for (int64_t i = 0; i < 16; ++i) {
+      id.data<int64_t>()[i] = i == 13 ? 12 : (i * 7) % 10;
+      y.data<float>()[i] = float(i % 4);
+    }
+    return Dataset::FromTensors({{"id", id}, {"y", y}}).Repeat();
+  };
+  const auto model = [](const Features& batch, Mode) {
+    const Output rows = nn::Embedding(batch["id"], 10, 4, {}, "words");
+    ModelSpec spec;
+    spec.loss = Mean(Square(Sub(Sum(rows, {.axes = {1}}), batch["y"])));
+    spec.optimizer = std::make_shared<Momentum>(MomentumConfig{.learning_rate = 0.1});
+    return spec;
+  };
+  SyncOptions options;
+  options.common.split_bytes = 40;
+  const Outcome before = Train(2, 2, model, 4, input, options, 1);
+  EXPECT_THAT(before.errors, Each(std::string()));
+  ServersUnderTest cluster(2, 2);
+  State after;
+  const auto errors = cluster.OnWorkers(
+      [&](ParameterServers found) { return MakeSyncStrategy(std::move(found), options); },
+      [&](int rank, std::shared_ptr<const Strategy> strategy) {
+        Estimator estimator(model, SmallConfig(strategy, 4, 2));
+        try {
+          estimator.Train({.input = input});
+        } catch (const Error&) {
+          if (rank == 0) after = Joined(estimator.Variables());
+          throw;
+        }
+      });
+  for (const std::string& error : errors) {
+    EXPECT_THAT(error, HasSubstr("worker 1"));
+    EXPECT_THAT(error, HasSubstr("12"));
+    EXPECT_THAT(error, HasSubstr("words"));
+  }
+  ASSERT_EQ(after.size(), before.state.size());
+  for (const auto& [name, value] : before.state) {
+    EXPECT_TRUE(after.at(name).BitwiseEquals(value)) << name;
   }
 }
 
