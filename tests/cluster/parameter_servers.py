@@ -177,6 +177,26 @@ class ParameterServers(unittest.TestCase):
                 for worker in workers:
                     self.assertGreater(worker["compute"], 0)
                     self.assertGreater(worker["comm_exposed"], 0)
+                    self.check_staleness(worker, strategy)
+
+    def check_staleness(self, worker, strategy):
+        """As an object it says what the text beside it says."""
+        self.assertEqual("staleness" in worker, strategy == "ps-async")
+        if strategy == "ps-async":
+            staleness = {int(updates): gradients for updates, gradients in worker["staleness"].items()}
+            self.assertEqual(sum(staleness.values()), int(worker["gradients applied"]))
+            histogram = " ".join(f"{updates}: {gradients}" for updates, gradients in staleness.items())
+            self.assertTrue(worker["mean staleness"].endswith(f"({histogram})"), worker)
+
+    def test_the_report_counts_what_each_worker_dropped(self):
+        report, text = self.report_of("ps-sync:backup=1")
+        workers = report["by_worker"]
+        # Of two workers an update is made from one.
+        self.assertEqual(sum(int(worker["gradients pushed"]) for worker in workers), 60)
+        for number, worker in enumerate(workers):
+            self.assertEqual(int(worker["gradients pushed"]) + int(worker["dropped"]), worker["steps"])
+            self.assertIn(f"worker {number}: gradients pushed {worker['gradients pushed']}, "
+                          f"dropped {worker['dropped']}", text)
 
     def test_metrics_tell_where_the_time_of_each_worker_goes(self):
         first, held = bare_cluster.free_row(3)

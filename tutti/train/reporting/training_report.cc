@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "tutti/base/clock.h"
@@ -28,26 +30,38 @@ CommunicationStats StatsOf(const RunConfig& config) {
 
 using Facts = TrainingReport::Facts;
 
-std::vector<Facts> GatherFacts(Peers& peers, const Facts& own) {
+// What a worker tells of itself at the end.
+struct Told {
+  Facts facts;
+  // How many of its gradients had each staleness, in the order of the staleness.
+  std::vector<std::pair<std::string, std::string>> staleness;
+};
+
+std::vector<Told> GatherTold(Peers& peers, const Facts& facts,
+                             const std::map<int64_t, int64_t>& staleness) {
   std::vector<Record> records;
-  for (const auto& [name, value] : own) records.push_back({name, value});
-  std::vector<Facts> all;
+  for (const auto& [name, value] : facts) records.push_back({name, value});
+  for (const auto& [updates, gradients] : staleness) {
+    records.push_back({"staleness", fmt::format("{}", updates), fmt::format("{}", gradients)});
+  }
+  std::vector<Told> all;
   for (const std::string& text : peers.Gather("facts", PackRecords(records))) {
-    Facts& facts = all.emplace_back();
+    Told& told = all.emplace_back();
     for (const Record& record : UnpackRecords(text)) {
-      if (record.size() == 2) facts.emplace_back(record[0], record[1]);
+      if (record.size() == 2) told.facts.emplace_back(record[0], record[1]);
+      if (record.size() == 3) told.staleness.emplace_back(record[1], record[2]);
     }
   }
   return all;
 }
 
 // "worker 0: 12 gradients applied, staleness 0: 7, 1: 5"
-std::string RenderFacts(const std::vector<Facts>& workers) {
+std::string RenderFacts(const std::vector<Told>& workers) {
   std::string text;
   for (size_t w = 0; w < workers.size(); ++w) {
-    if (workers[w].empty()) continue;
+    if (workers[w].facts.empty()) continue;
     std::string line;
-    for (const auto& [name, value] : workers[w]) {
+    for (const auto& [name, value] : workers[w].facts) {
       line += fmt::format("{}{} {}", line.empty() ? "" : ", ", name, value);
     }
     text += fmt::format("worker {}: {}\n", w, line);
@@ -64,9 +78,19 @@ std::string Quoted(std::string_view text) {
   return quoted + "\"";
 }
 
-// [{"present":true,"compute":1.5,"gradients applied":"12"},...]: an entry for each worker, by rank.
+// {"0":7,"1":5}
+std::string StalenessAsJson(const Told& told) {
+  std::string text;
+  for (const auto& [updates, gradients] : told.staleness) {
+    text += fmt::format("{}\"{}\":{}", text.empty() ? "" : ",", updates, gradients);
+  }
+  return "{" + text + "}";
+}
+
+// [{"present":true,"compute":1.5,"staleness":{"0":7,"1":5},"gradients applied":"12"},...]: an entry
+// for each worker, by rank.
 std::string WorkersAsJson(const std::vector<int>& present, const std::vector<WorkerTime>& times,
-                          const std::vector<Facts>& facts) {
+                          const std::vector<Told>& told) {
   std::string text;
   for (size_t w = 0; w < times.size(); ++w) {
     const bool there = std::find(present.begin(), present.end(), int(w)) != present.end();
@@ -79,7 +103,10 @@ std::string WorkersAsJson(const std::vector<int>& present, const std::vector<Wor
           ",\"steps\":{},\"samples\":{},\"bytes_read\":{},\"bytes_written\":{},\"waiting_for\":{}",
           times[w].steps, times[w].samples, times[w].read, times[w].written, times[w].slowest);
     }
-    for (const auto& [name, value] : facts[w]) {
+    if (!told[w].staleness.empty()) {
+      text += fmt::format(",\"staleness\":{}", StalenessAsJson(told[w]));
+    }
+    for (const auto& [name, value] : told[w].facts) {
       text += fmt::format(",{}:{}", Quoted(name), Quoted(value));
     }
     text += "}";
@@ -159,6 +186,7 @@ WorkerTime TrainingReport::OwnTime(int64_t nanos) const {
 
 void TrainingReport::CountStep(const StepResult& step) {
   ++steps_, samples_ += step.samples;
+  if (step.staleness >= 0) ++staleness_[step.staleness];
   if (!metrics_) return;
   metrics_->CountStep(step.samples, step.loss, StatsOf(config_).bytes);
   metrics_->CountGradient(step.staleness, step.dropped);
@@ -193,16 +221,17 @@ TrainResult TrainingReport::Finish(double loss, const Facts& own_facts) {
     }
     result.samples_per_second = nanos > 0 ? samples / Seconds(nanos) : 0;
   }
-  const std::vector<Facts> facts = GatherFacts(config_.strategy_object->peers(), own_facts);
+  const std::vector<Told> told =
+      GatherTold(config_.strategy_object->peers(), own_facts, staleness_);
   if (!config_.leads()) return result;
   const std::vector<TaskLoad> servers = ServerLoads();
   if (!config_.quiet) {
     FormatTo(stderr, "{} step{} in {:.1f} s, {:.0f} samples/s\n{}{}{}", result.steps,
              result.steps == 1 ? "" : "s", result.seconds, result.samples_per_second,
-             RenderTimeTable(times), RenderFacts(facts), RenderServerTable(servers));
+             RenderTimeTable(times), RenderFacts(told), RenderServerTable(servers));
   }
   if (!config_.report.empty()) {
-    Write(result, times[0], WorkersAsJson(config_.strategy_object->peers().Present(), times, facts),
+    Write(result, times[0], WorkersAsJson(config_.strategy_object->peers().Present(), times, told),
           ServersAsJson(servers));
   }
   return result;

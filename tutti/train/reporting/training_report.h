@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -56,6 +57,7 @@ class TrainingReport {
   int64_t input_nanos_ = 0, run_nanos_ = 0;
   int64_t steps_ = 0;
   double samples_ = 0;
+  std::map<int64_t, int64_t> staleness_;    // how many gradients had which
   int64_t times_told_ = 0;                  // when the metrics were
   std::optional<TrainingMetrics> metrics_;  // none: nobody can look at them
 };
