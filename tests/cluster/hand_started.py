@@ -81,6 +81,26 @@ class HandStarted(unittest.TestCase):
     def test_one_task_cluster(self):
         self.check_all_zero(finish(start(cluster_of(worker=1), "worker", 0)))
 
+    # A firewall that opens the ports of the cluster spec is enough.
+    def test_tasks_listen_at_the_ports_of_their_spec_only(self):
+        places = (("chief", 0), ("worker", 0), ("worker", 1))
+        for transport in ("tcp", "auto"):
+            cluster = cluster_of(chief=1, worker=2)
+            started = [start(cluster, *place, "--transport", transport, "--max-steps", "100000000",
+                             "--log-every", "1") for place in places]
+            while line := started[0].stdout.readline():
+                if line.startswith("step "):  # all links stand
+                    break
+            self.assertTrue(line, "the chief has ended")
+            for task, (job, index) in zip(started, places):
+                port = int(cluster[job][index].split(":")[1])
+                # Where memory joins all tasks, they only need the chief's.
+                expected = {port} if transport == "tcp" or job == "chief" else set()
+                self.assertEqual(tasks.listening_ports(task.pid), expected, (transport, job, index))
+            started[0].send_signal(signal.SIGTERM)
+            for code, text in finish(*started):
+                self.assertEqual(code, 128 + signal.SIGTERM, text)
+
     def test_missing_worker_is_named(self):
         cluster = cluster_of(worker=3)
         ended = finish(*[start(cluster, "worker", i, "--start-timeout", "3") for i in (0, 1)])
@@ -262,6 +282,18 @@ class HandStarted(unittest.TestCase):
                 start({"worker": [address, "127.0.0.1:1"]}, "worker", 0, "--start-timeout", "3"))
         self.assertNotEqual(code, 0, text)
         self.assertIn(address, text)
+
+    def test_port_of_another_than_the_first_in_use(self):
+        cluster = cluster_of(worker=2)
+        host, port = cluster["worker"][1].split(":")
+        with socket.socket() as taken:
+            taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            taken.bind((host, int(port)))
+            taken.listen()
+            ended = finish(*[start(cluster, "worker", i, "--transport", "tcp") for i in (0, 1)])
+        for code, text in ended:
+            self.assertNotEqual(code, 0, text)
+            self.assertIn(f"cannot listen at {cluster['worker'][1]}: address already in use", text)
 
     def test_local_strategy_in_a_cluster(self):
         cluster = cluster_of(worker=2)

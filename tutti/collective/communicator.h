@@ -123,12 +123,14 @@ class Group {
 struct Bootstrap {
   int rank = 0;
   int size = 1;
-  std::string address;                 // "host:port" where rank 0 listens
-  std::string file;                    // rank 0 writes its address there
-  std::vector<std::string> endpoints;  // "host:port" of every rank
-  std::string job = "tutti";           // other jobs are refused
-  std::string token;                   // shared secret; empty: none
-  int64_t generation = 0;              // of the group, from 0 on; others are refused
+  std::string address;  // "host:port" where rank 0 listens
+  std::string file;     // rank 0 writes its address there
+  // "host:port" of every rank, where it listens: nobody needs another TCP port. With the others, a
+  // rank but 0 takes data between hosts at any port.
+  std::vector<std::string> endpoints;
+  std::string job = "tutti";  // other jobs are refused
+  std::string token;          // shared secret; empty: none
+  int64_t generation = 0;     // of the group, from 0 on; others are refused
   // Lines "name=value" that must be the same on all ranks; a rank that differs is refused, with the
   // first difference in the error. At most 256 KB in total.
   std::vector<std::string> fingerprint = {};

@@ -2,12 +2,15 @@
 // this process, but nothing between them knows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <barrier>
 #include <cmath>
 #include <filesystem>
 #include <functional>
+#include <set>
 
 #include "tutti/base/status.h"
 #include "tutti/collective/algorithms/algorithm.h"
@@ -232,6 +235,62 @@ TEST_F(CreateTest, AllLearnWhyARankCannotOpenItsLinks) {
   EXPECT_THAT(std::string(MessageOf(made[0].status())),
               HasSubstr("rank 1 cannot join: cannot listen at " + taken));
   EXPECT_THAT(std::string(MessageOf(made[1].status())), HasSubstr("cannot listen at " + taken));
+}
+
+// The ports of this host at which this process listens.
+std::set<uint16_t> ListeningPorts() {
+  std::set<uint16_t> ports;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    const int fd = std::stoi(entry.path().filename());
+    int listens = 0;
+    socklen_t length = sizeof(listens);
+    const absl::StatusOr<net::Address> address = net::LocalAddress(fd);
+    if (!address.ok() || getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &length) != 0)
+      continue;
+    const bool internet = address->family() == AF_INET || address->family() == AF_INET6;
+    if (listens == 1 && internet) ports.insert(address->port());
+  }
+  return ports;
+}
+
+// Firewalls open the ports of the cluster spec, and no others.
+TEST_F(CreateTest, RanksListenAtTheirEndpointsOnly) {
+  const auto addresses = net::Resolve({"127.0.0.1", 0});
+  ASSERT_TRUE(addresses.ok());
+  for (const std::string transport : {"tcp", "auto"}) {
+    std::vector<std::string> endpoints;
+    std::set<uint16_t> ports;
+    {
+      std::vector<net::Socket> free;
+      for (int r = 0; r < 3; ++r) {
+        free.push_back(net::Listen(addresses->front()).value());
+        const net::Address bound = net::LocalAddress(free.back().fd()).value();
+        endpoints.push_back(net::ToString(bound));
+        // Where memory joins all ranks, they only need rank 0.
+        if (transport == "tcp" || r == 0) ports.insert(bound.port());
+      }
+    }
+    auto made = Create(3, [&](int r) {
+      CommunicatorOptions options = Options(r, 3, transport);
+      options.bootstrap.file.clear();
+      options.bootstrap.endpoints = endpoints;
+      return options;
+    });
+    std::vector<std::unique_ptr<Communicator>> communicators;
+    for (auto& one : made) {
+      ASSERT_TRUE(one.ok()) << one.status();
+      communicators.push_back(*std::move(one));
+    }
+    RanksUnderTest ranks(std::move(communicators));
+    ranks.Run([&](Communicator& communicator) {
+      std::vector<float> data(300'000, 1);  // streams for bulk, too
+      const absl::Status status =
+          communicator.world().AllReduce(data.data(), int64_t(data.size()), kFloat32).Wait();
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(data.back(), 3);
+    });
+    EXPECT_EQ(ListeningPorts(), ports) << transport;
+  }
 }
 
 TEST_F(CreateTest, OptionsThatDifferAreTold) {

@@ -6,31 +6,51 @@
 #include <string>
 #include <utility>
 
+#include "tutti/base/cancellation.h"
+#include "tutti/base/clock.h"
 #include "tutti/base/status.h"
-#include "tutti/net/address.h"
 #include "tutti/net/mesh.h"
+#include "tutti/net/port/listen_at.h"
 #include "tutti/net/shm/shm_transport.h"
+#include "tutti/net/tcp/entrance.h"
 #include "tutti/net/tcp/tcp_transport.h"
 #include "tutti/net/ucx/ucx_transport.h"
 
 namespace tutti::collective {
 namespace {
 
-// What a rank tells the others: "<name in shared memory>\n<endpoint of its sockets>"; either may be
-// empty.
-struct Endpoints {
-  std::string memory;
-  std::string socket;
-};
-
-Endpoints Split(const std::string& text) {
-  const size_t end = text.find('\n');
-  if (end == std::string::npos) return {text, ""};
-  return {text.substr(0, end), text.substr(end + 1)};
+// The port of the cluster spec is the only one of a rank: rank 0's, where the star listens, takes
+// data too.
+absl::StatusOr<std::unique_ptr<net::TcpTransport>> ServeAtTheStar(net::TcpOptions tcp,
+                                                                  net::Star& star) {
+  TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<net::TcpTransport> transport,
+                         net::TcpTransport::Behind(star.port(), tcp));
+  if (star.port().empty()) return transport;  // a job of one
+  const std::shared_ptr<net::tcp::Entrance> entrance = transport->entrance();
+  star.Serve(
+      net::Identity::Purpose::kTcpData,
+      [entrance](const net::Identity& peer, net::Socket socket) {
+        entrance->Give(peer, std::move(socket));
+      },
+      [entrance](const net::Identity& peer, std::string* why) {
+        return entrance->Admit(peer, why);
+      });
+  return transport;
 }
 
-absl::StatusOr<std::unique_ptr<net::TcpTransport>> Listen(const CommunicatorOptions& options,
-                                                          net::Star& star) {
+// A socket that listens at this rank's own endpoint.
+absl::StatusOr<net::Socket> ListenAtOwnEndpoint(const Bootstrap& bootstrap) {
+  const Cancellation* const cancellation = bootstrap.cancellation;
+  absl::StatusOr<net::Socket> socket = net::ListenAt(
+      bootstrap.endpoints[static_cast<size_t>(bootstrap.rank)],
+      {.deadline_nanos = NowNanos() + static_cast<int64_t>(bootstrap.timeout_seconds * 1e9),
+       .stopped = [cancellation] { return cancellation != nullptr && cancellation->cancelled(); }});
+  if (absl::IsCancelled(socket.status())) return cancellation->status();
+  return socket;
+}
+
+absl::StatusOr<std::unique_ptr<net::TcpTransport>> OpenTcp(const CommunicatorOptions& options,
+                                                           net::Star& star) {
   const Bootstrap& bootstrap = options.bootstrap;
   net::TcpOptions tcp{.rank = bootstrap.rank,
                       .size = bootstrap.size,
@@ -39,24 +59,22 @@ absl::StatusOr<std::unique_ptr<net::TcpTransport>> Listen(const CommunicatorOpti
                       .generation = bootstrap.generation,
                       .host = star.own_address(),
                       .streams = options.tcp_streams};
-  // Rank 0's own endpoint is where the star listens; the others' are free for data.
-  if (!bootstrap.endpoints.empty() && bootstrap.rank > 0) {
-    TUTTI_ASSIGN_OR_RETURN(const net::Endpoint endpoint,
-                           net::ParseEndpoint(bootstrap.endpoints[bootstrap.rank]));
-    tcp.host = endpoint.host;
-    tcp.port = endpoint.port;
+  if (bootstrap.rank == 0) return ServeAtTheStar(tcp, star);
+  if (!bootstrap.endpoints.empty()) {
+    TUTTI_ASSIGN_OR_RETURN(net::Socket listener, ListenAtOwnEndpoint(bootstrap));
+    tcp.listener = listener.Release();
   }
   return net::TcpTransport::Listen(tcp);
 }
 
-std::vector<int> HostsOf(const std::vector<Endpoints>& endpoints) {
+// By their names in shared memory; a rank without one is a host of its own.
+std::vector<int> HostsOf(const std::vector<std::string>& memory) {
   std::vector<int> hosts;
   int next = 0;
-  for (size_t r = 0; r < endpoints.size(); ++r) {
+  for (size_t r = 0; r < memory.size(); ++r) {
     int host = -1;
     for (size_t earlier = 0; earlier < r && host < 0; ++earlier) {
-      if (!endpoints[r].memory.empty() &&
-          net::ShmEndpoint::SameHost(endpoints[earlier].memory, endpoints[r].memory)) {
+      if (!memory[r].empty() && net::ShmEndpoint::SameHost(memory[earlier], memory[r])) {
         host = hosts[earlier];
       }
     }
@@ -70,9 +88,8 @@ class Sockets {
  public:
   static absl::StatusOr<Sockets> Open(const CommunicatorOptions& options, net::Star& star) {
     Sockets sockets;
-    if (options.transport == "shm") return sockets;
     if (!options.transport.ends_with("ucx")) {
-      TUTTI_ASSIGN_OR_RETURN(sockets.tcp_, Listen(options, star));
+      TUTTI_ASSIGN_OR_RETURN(sockets.tcp_, OpenTcp(options, star));
       return sockets;
     }
     TUTTI_ASSIGN_OR_RETURN(sockets.ucx_, net::UcxTransport::Open({.rank = options.bootstrap.rank,
@@ -81,10 +98,7 @@ class Sockets {
     return sockets;
   }
 
-  // Empty: there are none.
-  std::string endpoint() const {
-    return tcp_ != nullptr ? tcp_->endpoint() : ucx_ != nullptr ? ucx_->endpoint() : "";
-  }
+  std::string endpoint() const { return ucx_ != nullptr ? ucx_->endpoint() : tcp_->endpoint(); }
   absl::StatusOr<std::unique_ptr<net::Transport>> Connect(std::span<const std::string> endpoints) {
     if (ucx_ != nullptr) {
       TUTTI_RETURN_IF_ERROR(ucx_->Connect(endpoints));
@@ -118,15 +132,11 @@ absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star
   if (kind != "tcp" && kind != "ucx") {
     TUTTI_ASSIGN_OR_RETURN(memory, net::ShmEndpoint::Open());
   }
-  TUTTI_ASSIGN_OR_RETURN(Sockets sockets, Sockets::Open(options, star));
-  TUTTI_ASSIGN_OR_RETURN(
-      const std::vector<std::string> told,
-      star.AllGather((memory ? memory->name() : "") + "\n" + sockets.endpoint()));
-  std::vector<Endpoints> endpoints;
-  for (const std::string& text : told) endpoints.push_back(Split(text));
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                         star.AllGather(memory != nullptr ? memory->name() : ""));
 
   JobLinks links;
-  links.hosts = HostsOf(endpoints);
+  links.hosts = HostsOf(names);
   const int own_host = links.hosts[bootstrap.rank];
   const int hosts = 1 + *std::max_element(links.hosts.begin(), links.hosts.end());
   if (kind == "shm" && hosts > 1) {
@@ -141,8 +151,8 @@ absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star
                         .size = bootstrap.size,
                         .names = {},
                         .timeout_seconds = bootstrap.timeout_seconds};
-    for (size_t r = 0; r < endpoints.size(); ++r) {
-      shm.names.push_back(links.hosts[r] == own_host ? endpoints[r].memory : "");
+    for (size_t r = 0; r < names.size(); ++r) {
+      shm.names.push_back(links.hosts[r] == own_host ? names[r] : "");
     }
     TUTTI_ASSIGN_OR_RETURN(within, net::ShmTransport::Connect(std::move(memory), shm));
   }
@@ -150,9 +160,11 @@ absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star
     links.transport = std::move(within);
     return links;
   }
-  std::vector<std::string> addresses;
-  for (const Endpoints& one : endpoints) addresses.push_back(one.socket);
-  TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<net::Transport> between, sockets.Connect(addresses));
+  // Where memory joins all, nothing listens but the star.
+  TUTTI_ASSIGN_OR_RETURN(Sockets sockets, Sockets::Open(options, star));
+  TUTTI_ASSIGN_OR_RETURN(const std::vector<std::string> endpoints,
+                         star.AllGather(sockets.endpoint()));
+  TUTTI_ASSIGN_OR_RETURN(std::unique_ptr<net::Transport> between, sockets.Connect(endpoints));
   if (within == nullptr) {
     links.transport = std::move(between);
   } else {

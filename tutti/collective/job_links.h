@@ -25,7 +25,9 @@ struct JobLinks {
 absl::Status CheckTransport(std::string_view name);
 
 // Opens this rank's endpoints, exchanges them through the star, and connects: memory within a host
-// and sockets between, or what options.transport asks for. All ranks call it at the same time.
+// and sockets between, or what options.transport asks for. Over TCP rank 0 is reached at the star's
+// port, and the others at options.bootstrap.endpoints, or at any port if there are none. All ranks
+// call it at the same time.
 absl::StatusOr<JobLinks> OpenLinks(const CommunicatorOptions& options, net::Star& star);
 
 }  // namespace tutti::collective

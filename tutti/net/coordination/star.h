@@ -9,6 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tutti/net/handshake.h"
+#include "tutti/net/socket.h"
 #include "tutti/net/transport.h"
 
 namespace tutti {
@@ -62,6 +64,16 @@ class Star {
   virtual int size() const = 0;
   // The address of this process as rank 0 sees it / as this process reaches rank 0, without a port.
   virtual std::string own_address() const = 0;
+
+  // Rank 0's port, to which the others came: "10.0.0.7:4711", at own_address(). Empty at the other
+  // ranks and in a job of one, which listen nowhere.
+  virtual std::string port() const = 0;
+  // Connections to port() for this purpose go to `handler` as soon as the handshake has shown that
+  // they are of another rank of this job. Before this call they are refused, and later those that
+  // `admit` refuses. Both are called on the star's thread, until the star is destroyed, and must
+  // not block. REQUIRES: port() is not empty.
+  using Handler = std::function<void(const Identity& peer, Socket socket)>;
+  virtual void Serve(Identity::Purpose purpose, Handler handler, Handshake::Admit admit) = 0;
 
   // Every rank gives its bytes and gets those of all, by rank; 64 MB together at most. All ranks
   // call it in the same order. Waits until all have called it, while they live; who is late is

@@ -38,6 +38,24 @@ absl::Status StarDoor::Open() {
   return absl::OkStatus();
 }
 
+void StarDoor::Serve(Identity::Purpose purpose, Service service) {
+  services_[purpose] = std::move(service);
+}
+
+Refusal StarDoor::Admit(const Identity& peer, std::string* why) const {
+  if (peer.purpose == Identity::Purpose::kControl) return callbacks_.admit(peer, why);
+  const auto found = services_.find(peer.purpose);
+  if (found == services_.end()) {
+    *why = fmt::format("connection is for {}, which rank 0 does not take", NameOf(peer.purpose));
+    return Refusal::kPurpose;
+  }
+  if (peer.size != own_.size) {
+    *why = fmt::format("job of {} ranks, expected {}", peer.size, own_.size);
+    return Refusal::kSize;
+  }
+  return found->second.admit == nullptr ? Refusal::kNone : found->second.admit(peer, why);
+}
+
 void StarDoor::Sweep() {
   const int64_t now = NowNanos();
   while (!arrivals_.empty() && arrivals_.front().deadline <= now) {
@@ -78,7 +96,10 @@ void StarDoor::AcceptOne(Socket socket) {
   }
   arrivals_.push_back({.socket = std::move(socket),
                        .watch = 0,
-                       .handshake = Handshake(own_, /*connecting=*/false, -1, callbacks_.admit),
+                       .handshake = Handshake(own_, /*connecting=*/false, -1,
+                                              [this](const Identity& peer, std::string* why) {
+                                                return Admit(peer, why);
+                                              }),
                        .link = nullptr,
                        .deadline = NowNanos() + kArrivalNanos,
                        .from = ToString(*peer),
@@ -118,6 +139,12 @@ void StarDoor::OnEvents(Place arrival) {
 
 void StarDoor::AfterHandshake(Place arrival) {
   loop_->Forget(arrival->watch);
+  const Identity& peer = arrival->handshake.peer();
+  if (peer.purpose != Identity::Purpose::kControl) {
+    services_.at(peer.purpose).handler(peer, std::move(arrival->socket));
+    arrivals_.erase(arrival);
+    return;
+  }
   arrival->link = std::make_unique<ControlLink>(loop_, std::move(arrival->socket),
                                                 ControlReader(kMaxJoinBytes));
   const absl::Status opened = arrival->link->Open(

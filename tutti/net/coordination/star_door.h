@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <list>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -17,8 +18,9 @@
 
 namespace tutti::net {
 
-// Rank 0's listening socket, and the connections that are not identified yet. Each connection has
-// kArrivalNanos until its kJoin message must have arrived. Late, malformed or foreign connections
+// Rank 0's listening socket, and the connections that are not identified yet. A connection for
+// control has kArrivalNanos until its kJoin message must have arrived; one for another purpose goes
+// to who serves it when its handshake is over. Late, malformed or foreign connections
 // are refused with one log line and do not affect others. At most kMaxArrivals wait at a time; the
 // next one closes the oldest. Used on the loop's thread, and lives until the loop ends.
 class StarDoor {
@@ -39,12 +41,20 @@ class StarDoor {
     std::function<void(int error)> exhausted;
   };
 
+  // Who takes the connections for another purpose than control; as Star::Serve.
+  struct Service {
+    std::function<void(const Identity& peer, Socket socket)> handler;
+    Handshake::Admit admit;
+  };
+
+  // `own` is for any purpose and any size.
   StarDoor(EventLoop* loop, const Identity& own, Socket listener, Callbacks callbacks);
   ~StarDoor();
   StarDoor(const StarDoor&) = delete;
   StarDoor& operator=(const StarDoor&) = delete;
 
   absl::Status Open();
+  void Serve(Identity::Purpose purpose, Service service);
 
  private:
   struct Arrival {
@@ -60,6 +70,7 @@ class StarDoor {
 
   void Accept();
   void AcceptOne(Socket socket);
+  Refusal Admit(const Identity& peer, std::string* why) const;
   void OnEvents(Place arrival);
   void AfterHandshake(Place arrival);  // the handshake is done
   void Join(Place arrival, const ControlMessage& message);
@@ -71,6 +82,7 @@ class StarDoor {
   const Identity own_;
   Socket listener_;
   const Callbacks callbacks_;
+  std::map<Identity::Purpose, Service> services_;
   uint64_t watch_ = 0;
   std::list<Arrival> arrivals_;  // the oldest first
   RefusalLog refusals_;

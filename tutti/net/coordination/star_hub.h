@@ -20,6 +20,7 @@ class StarHub : public StarMember {
  public:
   static absl::StatusOr<std::unique_ptr<Star>> Connect(const StarOptions& options);
   ~StarHub() override;
+  void Serve(Identity::Purpose purpose, Handler handler, Handshake::Admit admit) override;
 
  private:
   enum class Presence : uint8_t { kAbsent, kHere, kLeft, kDead };
@@ -82,6 +83,7 @@ class StarHub : public StarMember {
   std::vector<Peer> peers_;
   std::unique_ptr<StarDoor> door_;
   std::optional<MeetingFile> meeting_;
+  uint16_t port_number_ = 0;
   bool complete_ = false;
   int strangers_ = 0;  // refused connections that named no rank
   std::string last_stranger_;

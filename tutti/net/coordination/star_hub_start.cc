@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "tutti/base/cancellation.h"
+#include "tutti/base/check.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 #include "tutti/net/coordination/star_hub.h"
@@ -41,6 +42,7 @@ absl::StatusOr<std::unique_ptr<Star>> StarHub::Connect(const StarOptions& option
   if (options.size > 1) TUTTI_RETURN_IF_ERROR(hub->Listen(deadline));
   hub->places_[0] = fmt::format("host {}, pid {}", hub->own_address_, getpid());
   TUTTI_RETURN_IF_ERROR(hub->WaitForAll(deadline));
+  if (options.size > 1) hub->port_ = ToString(Endpoint{hub->own_address_, hub->port_number_});
   return std::unique_ptr<Star>(std::move(hub));
 }
 
@@ -70,6 +72,7 @@ absl::Status StarHub::Listen(int64_t deadline) {
   }
   TUTTI_ASSIGN_OR_RETURN(const Address bound, LocalAddress(listener->fd()));
   if (!bound.wildcard()) own_address_ = bound.host();
+  port_number_ = bound.port();
 
   Identity own;
   own.job = options().job;
@@ -79,6 +82,7 @@ absl::Status StarHub::Listen(int64_t deadline) {
   own.generation = options().generation;
   own.purpose = Identity::Purpose::kControl;
   own.any_size = true;  // Join compares
+  own.any_purpose = true;
   door_ = std::make_unique<StarDoor>(
       &loop(), own, *std::move(listener),
       StarDoor::Callbacks{
@@ -104,6 +108,13 @@ absl::Status StarHub::Listen(int64_t deadline) {
   if (options().file.empty()) return absl::OkStatus();
   meeting_ = MeetingFile{ToString(bound), options().job, options().generation};
   return WriteMeetingFile(options().file, *meeting_);
+}
+
+void StarHub::Serve(Identity::Purpose purpose, Handler handler, Handshake::Admit admit) {
+  TUTTI_CHECK(!port().empty());
+  loop().Post([this, purpose, service = StarDoor::Service{std::move(handler), std::move(admit)}] {
+    door_->Serve(purpose, service);
+  });
 }
 
 absl::Status StarHub::WaitForAll(int64_t deadline) {

@@ -33,6 +33,7 @@ class StarMember : public Star {
   int rank() const override { return options_.rank; }
   int size() const override { return options_.size; }
   std::string own_address() const override { return own_address_; }
+  std::string port() const override { return port_; }
   absl::StatusOr<std::vector<std::string>> AllGather(std::string_view own) override;
   absl::StatusOr<std::string> Broadcast(std::string_view own) override;
   void OnFailure(FailureCallback callback) override;
@@ -72,6 +73,7 @@ class StarMember : public Star {
   absl::Status LeftStatus(int rank) const;
 
   std::string own_address_;          // set before the constructor's caller sees the star
+  std::string port_;                 // where others reach rank 0, in rank 0 only
   std::vector<std::string> places_;  // "host 10.0.0.7, pid 123", by rank
 
  private:

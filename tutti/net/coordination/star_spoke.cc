@@ -11,6 +11,7 @@
 
 #include <utility>
 
+#include "tutti/base/check.h"
 #include "tutti/base/clock.h"
 #include "tutti/base/status.h"
 
@@ -46,6 +47,11 @@ absl::Status StarSpoke::Begin(Socket socket, ControlReader reader,
                                    WithPrefix(started, fmt::format("rank {}: ", rank()))));
   }
   return started;
+}
+
+void StarSpoke::Serve(Identity::Purpose /*purpose*/, Handler /*handler*/,
+                      Handshake::Admit /*admit*/) {
+  TUTTI_CHECK(!port().empty());  // it has none
 }
 
 void StarSpoke::OnMessage(ControlMessage message) {

@@ -13,6 +13,7 @@ class StarSpoke : public StarMember {
  public:
   static absl::StatusOr<std::unique_ptr<Star>> Connect(const StarOptions& options);
   ~StarSpoke() override;
+  void Serve(Identity::Purpose purpose, Handler handler, Handshake::Admit admit) override;
 
  private:
   friend class StarJourney;  // makes it, once rank 0 has said welcome

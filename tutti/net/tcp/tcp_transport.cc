@@ -5,7 +5,8 @@
 // same time need no rule for who wins, a stream is wholly one rank's business, and closing a
 // connection can never destroy bytes under way (see OutStream). Stream 0 is made first and carries
 // small frames; the streams for bulk are made with the first large message. Every connection begins
-// with the handshake of tutti/net/handshake.h.
+// with the handshake of tutti/net/handshake.h. The transport either listens itself (Door), or
+// another part of this process does, at a port that serves more purposes (Entrance).
 //
 // Messages. tutti/net/message/engine.h tells how messages and receives meet; this transport carries
 // what the engine says as frames (tutti/net/tcp/outbox.cc) and hands it what comes
@@ -36,8 +37,11 @@
 
 #include "tutti/base/check.h"
 #include "tutti/base/clock.h"
+#include "tutti/base/log.h"
 #include "tutti/base/status.h"
 #include "tutti/net/port/door.h"
+#include "tutti/net/refusal_log.h"
+#include "tutti/net/tcp/entrance.h"
 #include "tutti/net/tcp/link.h"
 #include "tutti/net/tcp/shared.h"
 
@@ -57,9 +61,11 @@ class TcpTransportImpl final : public TcpTransport {
  public:
   explicit TcpTransportImpl(const TcpOptions& options);
   ~TcpTransportImpl() override;
-  absl::Status Open();
+  absl::Status Open(Socket listener);
+  absl::Status OpenBehind(const std::string& endpoint);
 
   const std::string& endpoint() const override { return endpoint_; }
+  std::shared_ptr<Entrance> entrance() const override { return entrance_; }
   absl::Status Connect(std::span<const std::string> endpoints) override;
 
   int rank() const override { return shared_.options.rank; }
@@ -100,7 +106,10 @@ class TcpTransportImpl final : public TcpTransport {
  private:
   // The link to a peer that a request can be given to, or null, and the request has ended.
   Link* LinkFor(int peer, Request* request);
-  absl::Status OpenDoor();
+  absl::Status Prepare();
+  absl::StatusOr<Socket> OpenListener() const;
+  void Adopt(const Identity& peer, Socket accepted);
+  void AdoptGiven();
   absl::Status CheckPeer(int peer) const;
   void CheckDeadlines();
   void CloseBroken();
@@ -108,7 +117,9 @@ class TcpTransportImpl final : public TcpTransport {
 
   Shared shared_;
   std::vector<std::unique_ptr<Link>> links_;  // null for this rank
-  std::unique_ptr<Door> door_;
+  std::unique_ptr<Door> door_;                // null if it does not listen itself
+  std::shared_ptr<Entrance> entrance_;        // null if it does
+  RefusalLog refusals_;                       // of what came through the entrance
   std::string endpoint_;
   bool connected_ = false;
   std::atomic<int64_t> spin_nanos_;
@@ -130,13 +141,13 @@ TcpTransportImpl::TcpTransportImpl(const TcpOptions& options)
 }
 
 TcpTransportImpl::~TcpTransportImpl() {
+  if (entrance_ != nullptr) entrance_->Close();
   shared_.regions->OnWithdrawn(nullptr);
   Flush();
 }
 
-absl::Status TcpTransportImpl::Open() {
+absl::Status TcpTransportImpl::Prepare() {
   TUTTI_RETURN_IF_ERROR(shared_.poller.Open());
-  TUTTI_RETURN_IF_ERROR(OpenDoor());
   shared_.regions->OnWithdrawn([this](const message::Region& region) {
     for (const auto& link : links_) {
       if (link != nullptr) link->Withdraw(region);
@@ -145,13 +156,28 @@ absl::Status TcpTransportImpl::Open() {
   return absl::OkStatus();
 }
 
-absl::Status TcpTransportImpl::OpenDoor() {
+absl::StatusOr<Socket> TcpTransportImpl::OpenListener() const {
   const TcpOptions& options = shared_.options;
   const Endpoint wanted = {options.host, static_cast<uint16_t>(options.port)};
   TUTTI_ASSIGN_OR_RETURN(const std::vector<Address> addresses, Resolve(wanted));
-  TUTTI_ASSIGN_OR_RETURN(Socket socket, net::Listen(addresses.front()));
-  TUTTI_ASSIGN_OR_RETURN(const Address bound, LocalAddress(socket.fd()));
-  endpoint_ = ToString(bound);
+  return net::Listen(addresses.front());
+}
+
+absl::Status TcpTransportImpl::OpenBehind(const std::string& endpoint) {
+  TUTTI_RETURN_IF_ERROR(Prepare());
+  endpoint_ = endpoint;
+  entrance_ = std::make_shared<Entrance>(&shared_.poller);
+  return absl::OkStatus();
+}
+
+absl::Status TcpTransportImpl::Open(Socket listener) {
+  const TcpOptions& options = shared_.options;
+  TUTTI_RETURN_IF_ERROR(Prepare());
+  if (!listener.valid()) {
+    TUTTI_ASSIGN_OR_RETURN(listener, OpenListener());
+  }
+  TUTTI_ASSIGN_OR_RETURN(const Address bound, LocalAddress(listener.fd()));
+  endpoint_ = bound.wildcard() ? ToString(Endpoint{options.host, bound.port()}) : ToString(bound);
   door_ = std::make_unique<Door>(
       &shared_.poller, shared_.identity,
       Door::Options{.who = fmt::format("rank {} ({}, tcp)", rank(), endpoint_),
@@ -161,15 +187,34 @@ absl::Status TcpTransportImpl::OpenDoor() {
                       [this](const Identity& peer, std::string* why) {
                         return links_[static_cast<size_t>(peer.rank)]->Admit(peer.stream, why);
                       },
-                  .adopt =
-                      [this](const Identity& peer, Socket accepted) {
-                        Link& link = *links_[static_cast<size_t>(peer.rank)];
-                        const absl::Status status = link.Adopt(std::move(accepted), peer.stream);
-                        if (!status.ok()) link.Break(status);
-                      },
+                  .adopt = [this](const Identity& peer,
+                                  Socket accepted) { Adopt(peer, std::move(accepted)); },
                   .moved = [this] { shared_.moved = true; },
                   .wake_by = [this](int64_t nanos) { shared_.poller.WakeBy(nanos); }});
-  return door_->Open(std::move(socket));
+  return door_->Open(std::move(listener));
+}
+
+void TcpTransportImpl::Adopt(const Identity& peer, Socket accepted) {
+  Link& link = *links_[static_cast<size_t>(peer.rank)];
+  const absl::Status status = link.Adopt(std::move(accepted), peer.stream);
+  if (!status.ok()) link.Break(status);
+}
+
+// Their handshakes are over, so one that does not fit is closed without a word to the peer.
+void TcpTransportImpl::AdoptGiven() {
+  shared_.moved = true;
+  for (Connection& given : entrance_->Take()) {
+    if (!CheckPeer(given.peer.rank).ok()) continue;
+    std::string why;
+    const Link& link = *links_[static_cast<size_t>(given.peer.rank)];
+    const Refusal refusal = link.Admit(given.peer.stream, &why);
+    if (refusal == Refusal::kNone) {
+      Adopt(given.peer, std::move(given.socket));
+    } else if (refusal != Refusal::kNotAdmitted && refusals_.HasRoom()) {
+      Log(LogLevel::kWarning, "rank {} ({}, tcp) closed a connection of {}: {}", rank(), endpoint_,
+          Describe(given.peer.rank), why);
+    }
+  }
 }
 
 absl::Status TcpTransportImpl::Connect(std::span<const std::string> endpoints) {
@@ -275,15 +320,16 @@ bool TcpTransportImpl::NextShort(ShortMessage* message) {
 bool TcpTransportImpl::Progress() {
   shared_.moved = false;
   shared_.poller.Dispatch();
+  if (entrance_ != nullptr && !entrance_->empty()) AdoptGiven();
   if (shared_.poller.DeadlinePassed()) CheckDeadlines();
   if (!shared_.breaking.empty()) CloseBroken();
-  door_->Sweep();
+  if (door_ != nullptr) door_->Sweep();
   return shared_.moved;
 }
 
 void TcpTransportImpl::CheckDeadlines() {
   const int64_t now = NowNanos();
-  door_->CheckDeadlines(now);
+  if (door_ != nullptr) door_->CheckDeadlines(now);
   for (const auto& link : links_) {
     if (link != nullptr) link->CheckDeadlines(now);
   }
@@ -340,7 +386,9 @@ void TcpTransportImpl::Flush() {
 }  // namespace
 }  // namespace tcp
 
-absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Listen(const TcpOptions& options) {
+namespace {
+
+absl::Status Check(const TcpOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
     return InvalidArgument("rank {} of {} ranks does not exist", options.rank, options.size);
   }
@@ -352,8 +400,24 @@ absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Listen(const TcpOpti
     return InvalidArgument("the job's name has {} bytes; expected at most {}", options.job.size(),
                            kMaxJobBytes);
   }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Listen(const TcpOptions& options) {
+  Socket listener(options.listener);
+  TUTTI_RETURN_IF_ERROR(Check(options));
   auto transport = std::make_unique<tcp::TcpTransportImpl>(options);
-  TUTTI_RETURN_IF_ERROR(transport->Open());
+  TUTTI_RETURN_IF_ERROR(transport->Open(std::move(listener)));
+  return transport;
+}
+
+absl::StatusOr<std::unique_ptr<TcpTransport>> TcpTransport::Behind(const std::string& endpoint,
+                                                                   const TcpOptions& options) {
+  TUTTI_RETURN_IF_ERROR(Check(options));
+  auto transport = std::make_unique<tcp::TcpTransportImpl>(options);
+  TUTTI_RETURN_IF_ERROR(transport->OpenBehind(endpoint));
   return transport;
 }
 

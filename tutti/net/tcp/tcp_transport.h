@@ -11,6 +11,10 @@
 
 namespace tutti::net {
 
+namespace tcp {
+class Entrance;
+}
+
 inline constexpr int kMaxTcpStreams = 64;
 
 struct TcpOptions {
@@ -22,6 +26,9 @@ struct TcpOptions {
 
   std::string host = "127.0.0.1";  // the address of this host by which the others reach it
   int port = 0;                    // 0: any
+  // A descriptor that listens already, and is the transport's from here on; `port` is not used
+  // then, and `host` only if it listens at every address of this host.
+  int listener = -1;
   // For large messages to each peer, up to kMaxTcpStreams: on another host, and on this one, where
   // several would only share the cores that copy.
   int streams = 2;
@@ -47,9 +54,13 @@ struct TcpOptions {
 class TcpTransport : public Transport {
  public:
   static absl::StatusOr<std::unique_ptr<TcpTransport>> Listen(const TcpOptions& options);
+  // One that does not listen: who has the port at `endpoint` gives what comes there to entrance().
+  static absl::StatusOr<std::unique_ptr<TcpTransport>> Behind(const std::string& endpoint,
+                                                              const TcpOptions& options);
 
   // Where the others connect to: "10.0.0.7:4711" or "[fd00::7]:4711".
   virtual const std::string& endpoint() const = 0;
+  virtual std::shared_ptr<tcp::Entrance> entrance() const = 0;  // null where it listens itself
   // Looks up names, but connects to nobody yet. Peers may connect before this is called.
   virtual absl::Status Connect(std::span<const std::string> endpoints) = 0;
 };

@@ -56,7 +56,9 @@ std::shared_ptr<collective::Communicator> JoinTrainers(const Launch& launch) {
   options.bootstrap.cancellation = cancelled.get();
   options.bootstrap.rank = task.TrainerRank();
   options.bootstrap.size = int(task.cluster.Trainers().size());
-  options.bootstrap.address = task.cluster.AddressOf(task.cluster.Chief());
+  for (const TaskId& trainer : task.cluster.Trainers()) {
+    options.bootstrap.endpoints.push_back(task.cluster.AddressOf(trainer));
+  }
   // Tasks of another cluster that come to the same port are told what differs.
   options.bootstrap.fingerprint = task.cluster.Fingerprint();
   options.bootstrap.token = JobToken();
