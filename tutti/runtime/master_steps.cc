@@ -113,16 +113,8 @@ placement::Machines MasterSteps::MachinesOf(const std::vector<DeviceInfo>& devic
   // Devices of this process share its cores; what other hosts have is not known.
   machines.shared_cores.assign(devices.size(), 0);
   if (!devices.empty()) machines.shared_cores[0] = machines.machine.cores;
-  std::set<std::string> tasks;
-  for (const DeviceInfo& device : devices) {
-    tasks.insert(device.name.substr(0, device.name.rfind('/')));
-  }
-  if (tasks.size() < 2) return machines;
   std::lock_guard lock(probing_);
-  if (!std::includes(probed_.begin(), probed_.end(), tasks.begin(), tasks.end())) {
-    links_ = ProbeTaskLinks(workers_, home_, devices);
-    probed_ = std::move(tasks);
-  }
+  ProbeTaskLinks(workers_, home_, devices, links_);
   UseLinks(links_, machines);
   return machines;
 }

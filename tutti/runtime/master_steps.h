@@ -103,8 +103,7 @@ class MasterSteps {
   std::map<std::string, std::vector<DeviceInfo>> devices_;  // by task, of those that were needed
   std::set<std::string> away_;  // tasks that did not answer when the cost model asked for devices
   std::mutex probing_;
-  std::set<std::string> probed_;     // tasks between which links were measured
-  TaskLinks links_;                  // guarded by probing_, as probed_
+  TaskLinks links_;                  // guarded by probing_: those that were measured
   std::set<std::string> fell_back_;  // nodes whose wish for a device was not met, as was logged
   StepCache<MasterStep> steps_;      // its steps go before the workers
 };

@@ -71,8 +71,8 @@ std::pair<std::string, std::string> Key(const std::string& a, const std::string&
 
 }  // namespace
 
-TaskLinks ProbeTaskLinks(const WorkersByTask& workers, const std::string& home,
-                         const std::vector<DeviceInfo>& devices) {
+void ProbeTaskLinks(const WorkersByTask& workers, const std::string& home,
+                    const std::vector<DeviceInfo>& devices, TaskLinks& links) {
   std::vector<std::string> tasks, first;  // first: device of each
   for (const DeviceInfo& device : devices) {
     const std::string task = TaskOf(device.name);
@@ -81,10 +81,10 @@ TaskLinks ProbeTaskLinks(const WorkersByTask& workers, const std::string& home,
     first.push_back(device.name);
   }
   const Probe probe{workers, home};
-  TaskLinks links;
   const size_t starts = tasks.size() <= kMostPairedTasks ? tasks.size() : 1;
   for (size_t a = 0; a < starts; ++a) {
     for (size_t b = a + 1; b < tasks.size(); ++b) {
+      if (links.contains(Key(tasks[a], tasks[b]))) continue;
       const absl::StatusOr<topology::Link> link = probe.Between(first[a], first[b]);
       if (link.ok()) {
         links.emplace(Key(tasks[a], tasks[b]), *link);
@@ -101,13 +101,13 @@ TaskLinks ProbeTaskLinks(const WorkersByTask& workers, const std::string& home,
       const auto one = links.find(Key(tasks[0], tasks[a]));
       const auto other = links.find(Key(tasks[0], tasks[b]));
       if (one == links.end() || other == links.end()) continue;
-      links[Key(tasks[a], tasks[b])] = {
-          .bytes_per_second =
-              std::min(one->second.bytes_per_second, other->second.bytes_per_second),
-          .latency = std::max(one->second.latency, other->second.latency)};
+      links.try_emplace(
+          Key(tasks[a], tasks[b]),
+          topology::Link{.bytes_per_second =
+                             std::min(one->second.bytes_per_second, other->second.bytes_per_second),
+                         .latency = std::max(one->second.latency, other->second.latency)});
     }
   }
-  return links;
 }
 
 void UseLinks(const TaskLinks& links, placement::Machines& machines) {

@@ -14,8 +14,14 @@ constexpr const char* kHere = "/job:worker/task:0";
 // A task that has gone.
 class LostWorker final : public Worker {
  public:
-  void ListDevices(DevicesDone done) override { done(Unavailable("it is lost")); }
-  void Register(RegisterRequest, RegisterDone done) override { done(Unavailable("it is lost")); }
+  void ListDevices(DevicesDone done) override {
+    ++asked;
+    done(Unavailable("it is lost"));
+  }
+  void Register(RegisterRequest, RegisterDone done) override {
+    ++asked;
+    done(Unavailable("it is lost"));
+  }
   void Deregister(uint64_t) override {}
   void Run(RunRequest&&, RunDone done) override {
     RunResponse response;
@@ -24,17 +30,40 @@ class LostWorker final : public Worker {
   }
   void Abort(const StepId&, absl::Status) override {}
   void CleanUp(const StepId&) override {}
+
+  int asked = 0;  // how often, for its devices or to take part in a step
 };
 
-TEST(LinkProbe, ATaskThatIsLostIsLeftOut) {
+TEST(LinkProbe, ATaskThatIsLostIsLeftOutAndTriedAgain) {
   RegisterCpuKernels();
   RegisterRuntimeKernels();
+  const auto lost = std::make_shared<LostWorker>();
   const WorkersByTask workers = {
       {kHere, std::make_shared<LocalWorker>(LocalWorkerOptions{.job = "worker"})},
-      {"/job:worker/task:1", std::make_shared<LostWorker>()}};
+      {"/job:worker/task:1", lost}};
   const std::vector<DeviceInfo> devices = {{.name = "/job:worker/task:0/cpu:0", .type = "cpu"},
                                            {.name = "/job:worker/task:1/cpu:0", .type = "cpu"}};
-  EXPECT_TRUE(ProbeTaskLinks(workers, kHere, devices).empty());
+  TaskLinks links;
+  ProbeTaskLinks(workers, kHere, devices, links);
+  EXPECT_TRUE(links.empty());
+  const int before = lost->asked;
+  EXPECT_GT(before, 0);
+  ProbeTaskLinks(workers, kHere, devices, links);
+  EXPECT_GT(lost->asked, before);
+}
+
+TEST(LinkProbe, WhatIsKnownIsNotMeasuredAgain) {
+  const auto lost = std::make_shared<LostWorker>();
+  const WorkersByTask workers = {
+      {kHere, std::make_shared<LocalWorker>(LocalWorkerOptions{.job = "worker"})},
+      {"/job:worker/task:1", lost}};
+  const std::vector<DeviceInfo> devices = {{.name = "/job:worker/task:0/cpu:0", .type = "cpu"},
+                                           {.name = "/job:worker/task:1/cpu:0", .type = "cpu"}};
+  const topology::Link known{.bytes_per_second = 1e6, .latency = 1};
+  TaskLinks links = {{{kHere, "/job:worker/task:1"}, known}};
+  ProbeTaskLinks(workers, kHere, devices, links);
+  EXPECT_EQ(lost->asked, 0);
+  EXPECT_EQ(links.begin()->second, known);
 }
 
 TEST(LinkProbe, WhatWasMeasuredIsUsed) {
