@@ -10,7 +10,7 @@ chief, runs steps on the third ps. Then one process is killed (SIGKILL) or stopp
 
   ps, worker   the client's call must end with UNAVAILABLE and name the task
   spare        a ps that the client does not use: the client must go on
-  client       the tasks must forget its sessions and steps
+  client       the tasks must forget its sessions and steps; one that was stopped and goes on must end
 
 No other task may end, the second client must go on with right values unless its own task was struck, and the struck
 task, started again, must be usable. A stopped task that goes on (SIGCONT) must end by itself and say why, and the
@@ -38,8 +38,7 @@ SILENCE = 5  # seconds until a stopped task is given up
 PHASES = ("create", "register", "step", "between")
 VICTIMS = ("ps", "worker", "client", "spare")
 # In an order in which a few rounds meet every victim and every phase.
-KILL_CASES = [f"{VICTIMS[i % 4]}, {PHASES[(i + i // 4) % 4]}" for i in range(16)]
-STOP_CASES = [f"{VICTIMS[i % 2]}, {PHASES[(i + i // 4) % 4]}" for i in range(8)]
+CASES = [f"{VICTIMS[i % 4]}, {PHASES[(i + i // 4) % 4]}" for i in range(16)]
 USED = ("/job:ps/task:0", "/job:ps/task:1")
 SPARE = "/job:ps/task:2"
 WORKER = "/job:worker/task:0"
@@ -142,15 +141,15 @@ def check_named(end, name):
         raise rounds.Wrong(f"expected UNAVAILABLE that names {name}, got {end['code']}: {end['message']}")
 
 
-def await_forgotten(cluster, struck):
-    """Until no task has a session or a step of a client that was killed."""
+def await_forgotten(cluster, struck, ceiling):
+    """Until no task has a session or a step of a client that was struck."""
     while True:
         left = [row["task"] for row in cluster.status(WORKER)
                 if row["task"] in (WORKER, *USED) and (row.get("sessions") or row.get("registered_steps"))]
         if not left:
             return time.monotonic() - struck
-        if time.monotonic() - struck > rounds.KILL_CEILING_SECONDS:
-            raise rounds.Wrong(f"{left} still have what a dead client made")
+        if time.monotonic() - struck > ceiling:
+            raise rounds.Wrong(f"{left} still have what a client made that does not answer")
 
 
 def counters(cluster, args, name, used):
@@ -190,25 +189,39 @@ def check_fenced(cluster, args, victim, name, struck):
         raise rounds.Wrong(f"{victim.name} has changed a variable after it was given up")
 
 
+def check_goes_on(client):
+    """A client that was stopped goes on: it learns that it was given up, unless it had nothing on any task just then."""
+    client.process.send_signal(signal.SIGCONT)
+    client.process.stdin.close()
+    end = client.await_end(PATIENCE)
+    if end.get("code", "UNAVAILABLE") != "UNAVAILABLE":
+        raise rounds.Wrong(f"expected UNAVAILABLE or no error, got {end['code']}: {end['message']}")
+
+
 def strike(cluster, args, what, role, phase, client, generator, name):
     victim = {"ps": cluster.tasks[generator.choice(USED)], "worker": cluster.tasks[WORKER],
               "spare": cluster.tasks[SPARE], "client": None}[role]
     time.sleep(generator.random() * 0.15)
     struck = time.monotonic()
     (victim or client).process.send_signal(rounds.SIGNALS[what])
+    ceiling = rounds.KILL_CEILING_SECONDS if what == rounds.KILL else SILENCE * rounds.STOP_CEILING_FACTOR
     if role == "client":
-        client.process.wait()
-        seconds = await_forgotten(cluster, struck)
+        if what == rounds.KILL:
+            client.process.wait()
+        seconds = await_forgotten(cluster, struck, ceiling)
         cluster.check_alive(None)
+        if what == rounds.STOP:
+            check_goes_on(client)
         return seconds
     if role == "spare":
         # The time in which it would have been told of a lost task.
         time.sleep(0.2)
         client.finish()
         cluster.check_alive(victim)
+        if what == rounds.STOP:
+            check_fenced(cluster, args, victim, name, struck)
         cluster.start_again(victim)
         return 0.0
-    ceiling = rounds.KILL_CEILING_SECONDS if what == rounds.KILL else SILENCE * rounds.STOP_CEILING_FACTOR
     end = client.await_end(ceiling)
     # A client that creates a session may not have reached the task of its target: it knows the address alone.
     check_named(end, victim.address if (role, phase) == ("worker", "create") else victim.name)
@@ -257,7 +270,7 @@ def main():
             raise
 
     try:
-        return rounds.run(args, {rounds.KILL: KILL_CASES, rounds.STOP: STOP_CASES}, one, "noticed")
+        return rounds.run(args, {rounds.KILL: CASES, rounds.STOP: CASES}, one, "noticed")
     finally:
         cluster.close()
 

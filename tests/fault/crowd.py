@@ -6,7 +6,7 @@
 A client (tests/fault/cluster_client.cc) runs steps on a cluster. Strangers connect to the ports of all its tasks: a third
 says nothing, a third sends random bytes, a third begins a real handshake and stops in the middle of it. Meanwhile the
 client's steps must go on and be right, new clients must be served, and when the strangers have gone the tasks must have
-closed what they had opened for them.
+closed what they had opened for them. Then as many strangers connect to the one port that the clients use.
 """
 import argparse
 import os
@@ -69,22 +69,26 @@ def steps_of_new_client(cluster, args, number):
         client.close()
 
 
-def crowd(cluster, args, generator):
+def crowd(cluster, args, generator, crowded, name):
+    """The strangers connect to the tasks `crowded`. Gives the steps of the client that was there and of those that came."""
     tasks = list(cluster.tasks.values())
     beginning = first_bytes(args.bin)
-    client = cluster_faults.Client(args, cluster.tasks[cluster_faults.WORKER].address, "step", "steady",
+    client = cluster_faults.Client(args, cluster.tasks[cluster_faults.WORKER].address, "step", f"steady{name}",
                                    cluster_faults.USED)
     strangers = []
     try:
         client.await_running()
         before = [descriptors(task) for task in tasks]
+        made = 0
         for number in range(args.connections):
-            strangers.append(stranger(tasks[number % len(tasks)].address, number, generator, beginning))
-        made = steps_of_new_client(cluster, args, 0)
+            strangers.append(stranger(crowded[number % len(crowded)].address, number, generator, beginning))
+            if number % (args.connections // 4 + 1) == args.connections // 4:
+                made += steps_of_new_client(cluster, args, f"{name}{number}")
+        made += steps_of_new_client(cluster, args, f"{name}full")
         for each in strangers:
             each.close()
         strangers.clear()
-        made += steps_of_new_client(cluster, args, 1)
+        made += steps_of_new_client(cluster, args, f"{name}after")
         end = client.finish()
         cluster.check_alive(None)
         deadline = time.monotonic() + PATIENCE
@@ -111,13 +115,17 @@ def main():
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     cluster = cluster_faults.Cluster(args)
     try:
-        steps, made = crowd(cluster, args, random.Random(args.seed))
+        generator = random.Random(args.seed)
+        for name, crowded in (("all ports", list(cluster.tasks.values())),
+                              ("one port", [cluster.tasks[cluster_faults.WORKER]])):
+            steps, made = crowd(cluster, args, generator, crowded, name.replace(" ", ""))
+            print(f"{args.connections} strangers at {name}; {steps} steps of the client that was there, {made} of those "
+                  "that came later", flush=True)
     except rounds.Wrong as wrong:
         print(f"FAILED: {wrong}")
         return 1
     finally:
         cluster.close()
-    print(f"{args.connections} strangers; {steps} steps of the client that was there, {made} of two that came later")
     return 0
 
 
