@@ -2,9 +2,9 @@
 // model live on ps 0, each worker computes the gradient of its part of the batch, and the ps task
 // sums them up and updates. The client itself computes nothing.
 //
-//   tutti server --config cluster.toml --job ps --task 0 &
-//   tutti server --config cluster.toml --job worker --task 0 &
-//   tutti server --config cluster.toml --job worker --task 1 &
+//   tutti server --config cluster.toml --job ps --task 0 --coordinator /job:ps/task:0 &
+//   tutti server --config cluster.toml --job worker --task 0 --coordinator /job:ps/task:0 &
+//   tutti server --config cluster.toml --job worker --task 1 --coordinator /job:ps/task:0 &
 //   build/bin/cluster_in_graph tutti://127.0.0.1:2223 2
 //
 // with a cluster.toml as in docs/cluster.md prints the loss of every tenth step and ends with

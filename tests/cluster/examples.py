@@ -6,6 +6,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,36 +17,57 @@ from tasks import free_ports
 TIMEOUT = 60
 
 
+def documented():
+    """The blocks of docs/cluster.md before "Between-graph", as (language, text)."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/cluster.md")
+    with open(page, encoding="utf-8") as file:
+        return re.findall(r"^```(\w*)\n(.*?)^```$", file.read().split("## Between-graph")[0], re.DOTALL | re.MULTILINE)
+
+
 def in_graph(binaries):
-    ports = free_ports(3)
-    addresses = [f"127.0.0.1:{port}" for port in ports]
+    """The three tasks and the client of docs/cluster.md, by its own commands; only the ports are other ones."""
+    blocks = documented()
+    shown = sorted(set(re.findall(r"127\.0\.0\.1:(\d+)", "".join(text for _, text in blocks))))
+    others = dict(zip(shown, map(str, free_ports(len(shown)))))
+    blocks = [(language, re.sub("|".join(shown), lambda port: others[port[0]], text)) for language, text in blocks]
+    (config,) = [text for language, text in blocks if language == "toml"]
+    start, client, status, end = [text for language, text in blocks if language == "sh"]
+    (listens,) = [text for language, text in blocks if language == ""]
+    environment = dict(os.environ, PATH=f"{binaries}:{os.environ['PATH']}")
     with tempfile.TemporaryDirectory() as folder:
-        config = os.path.join(folder, "cluster.toml")
-        with open(config, "w") as file:
-            file.write(f'[cluster]\nps = ["{addresses[0]}"]\nworker = ["{addresses[1]}", "{addresses[2]}"]\n')
-        servers = []
+        with open(os.path.join(folder, "cluster.toml"), "w", encoding="utf-8") as file:
+            file.write(config)
+
+        def run(command):
+            return subprocess.run(["sh", "-c", command], cwd=folder, env=environment, capture_output=True, text=True,
+                                  timeout=TIMEOUT)
+
+        # Terminal 1 stays open until its jobs have ended, and then tells their codes.
+        terminal = subprocess.Popen(
+            ["bash", "-c", f'{start}\ntasks=$(jobs -p); read -r; {end}\nfor task in $tasks; do wait $task; echo "code $?"; done'],
+            cwd=folder, env=environment, text=True, start_new_session=True, stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE)
         try:
-            for job, task in (("ps", 0), ("worker", 0), ("worker", 1)):
-                servers.append(subprocess.Popen(
-                    [f"{binaries}/tutti", "server", "--config", config, "--job", job, "--task", str(task)],
-                    stdout=subprocess.PIPE, text=True))
-            client = subprocess.run([f"{binaries}/cluster_in_graph", f"tutti://{addresses[1]}", "2"],
-                                    capture_output=True, text=True, timeout=TIMEOUT)
-            assert client.returncode == 0, client.stderr
-            assert client.stdout.endswith("w is near 3 and b near -1\n"), client.stdout
-            status = subprocess.run([f"{binaries}/tutti", "status", addresses[2], "--json"],
-                                    capture_output=True, text=True, timeout=TIMEOUT)
-            assert status.returncode == 0, status.stderr
-            tasks = [json.loads(line)["task"] for line in status.stdout.splitlines()]
+            told = sorted(terminal.stdout.readline() for _ in range(3))
+            assert listens in told, told
+            assert all(" listens at " in line for line in told), told
+            told = run(client)
+            assert told.returncode == 0, told.stderr
+            assert told.stdout.endswith("w is near 3 and b near -1\n"), told.stdout
+            told = run(status)
+            assert told.returncode == 0, told.stderr
+            tasks = re.findall(r"^(/job\S+)", told.stdout, re.MULTILINE)
+            assert tasks == ["/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"], told.stdout
+            told = run(status.rstrip() + " --json")
+            tasks = [json.loads(line)["task"] for line in told.stdout.splitlines()]
             assert tasks == ["/job:ps/task:0", "/job:worker/task:0", "/job:worker/task:1"], tasks
-            for server in servers:
-                server.terminate()
-            for server in servers:
-                assert server.wait(timeout=TIMEOUT) == 0, "a server ends with 0"
+            told, _ = terminal.communicate("\n", timeout=TIMEOUT)
+            assert re.findall(r"^code (\d+)$", told, re.MULTILINE) == ["0", "0", "0"], told
         finally:
-            for server in servers:
-                server.kill()
-                server.wait()
+            for pid in subprocess.run(["ps", "-o", "pid=", "-s", str(terminal.pid)], text=True,
+                                      capture_output=True).stdout.split():
+                os.kill(int(pid), signal.SIGKILL)
+            terminal.wait()
 
 
 def between_graph(binaries):
