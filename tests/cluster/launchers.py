@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Trains under launchers that are not Tutti's: the real mpirun of Open MPI and of MPICH, and an
-environment as torchrun sets it. Every one gives the result of `tutti run`, to the last digit.
+environment as torchrun sets it. Every one gives the last checkpoint of `tutti run`, to the bit.
 
     tests/cluster/launchers.py --bin build/bin
 """
@@ -18,6 +18,7 @@ import unittest
 import shared_cores
 import stop_and_resume
 from outside_launchers import Mpich, OpenMpi
+from tasks import free_ports
 
 BIN = "build/bin"
 MPIRUN = {"Open MPI": ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"],
@@ -30,12 +31,6 @@ LAUNCHER_VARIABLES = re.compile(
 def training(*flags, steps=20):
     return [f"{BIN}/fashion_mnist", "--model", "mlp", "--batch-size", "16", "--strategy",
             "allreduce", "--start-timeout", "30", "--max-steps", str(steps), *flags]
-
-
-def result_of(text):
-    """The line with the accuracy, which is the same wherever the same training ran."""
-    found = re.search(r"test accuracy .*", text)
-    return found.group(0) if found else None
 
 
 class Launchers(unittest.TestCase):
@@ -51,18 +46,26 @@ class Launchers(unittest.TestCase):
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=seconds)
         return done.returncode, done.stdout
 
-    def expected(self):
-        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training()])
+    def folder(self, name):
+        """For the checkpoints of a training."""
+        return f"{self.home}/models/{name}"
+
+    def train_by_tutti_run(self, workers=2):
+        """The folder of its checkpoint, with which those of others are compared."""
+        expected = self.folder(f"tutti-run-{workers}")
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", str(workers), "--",
+                                   *training("--model-dir", expected)])
         self.assertEqual(code, 0, text)
-        return result_of(text)
+        return expected
 
     def test_mpirun_trains_as_tutti_run_does(self):
-        expected = self.expected()
+        expected = self.train_by_tutti_run()
         for name, mpirun in MPIRUN.items():
             with self.subTest(name):
-                code, text = self.run_all([*mpirun, "-n", "2", *training()])
+                made = self.folder(name)
+                code, text = self.run_all([*mpirun, "-n", "2", *training("--model-dir", made)])
                 self.assertEqual(code, 0, text)
-                self.assertEqual(result_of(text), expected, text)
+                stop_and_resume.check_same(self, made, expected, text)
                 for rank in (0, 1):
                     self.assertIn(f"fashion_mnist: started by {name}: process {rank} of 2 ", text)
                 self.assertEqual(text.count("test accuracy"), 1, text)
@@ -70,9 +73,10 @@ class Launchers(unittest.TestCase):
         self.assertFalse(os.path.exists(f"{self.home}/.tutti"))
 
     def test_without_pmix_processes_meet_by_a_file(self):
-        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", *training()], TUTTI_PMIX="off")
+        made = self.folder("file")
+        code, text = self.run_all([*MPIRUN["Open MPI"], "-n", "2", *training("--model-dir", made)], TUTTI_PMIX="off")
         self.assertEqual(code, 0, text)
-        self.assertEqual(result_of(text), self.expected(), text)
+        stop_and_resume.check_same(self, made, self.train_by_tutti_run(), text)
         # What brought the token is gone.
         self.assertEqual(os.listdir(f"{self.home}/.tutti"), [])
 
@@ -94,37 +98,66 @@ class Launchers(unittest.TestCase):
         self.assertNotEqual(code, 0)
         self.assertIn("PMIx: not all processes of the job have come", text)
 
+    def start_by_torchrun(self, rank, *flags, **variables):
+        """A process of two with the environment that torchrun would give it."""
+        environment = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1",
+                       "RANK": str(rank), "LOCAL_RANK": str(rank), **variables}
+        return subprocess.Popen(training(*flags), text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                env={**self.environment, **environment})
+
     def test_torchruns_environment_trains_as_well(self):
+        made = self.folder("torchrun")
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))  # as torchrun's agent, which has MASTER_PORT
             taken.listen()
-            variables = {"WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
-                         "MASTER_PORT": str(taken.getsockname()[1])}
-            tasks = [subprocess.Popen(training(), text=True, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT,
-                                      env={**self.environment, **variables, "RANK": str(rank),
-                                           "LOCAL_RANK": str(rank)})
-                     for rank in (0, 1)]
+            port = str(taken.getsockname()[1])
+            tasks = [self.start_by_torchrun(rank, "--model-dir", made, MASTER_PORT=port) for rank in (0, 1)]
             texts = [task.communicate(timeout=120)[0] for task in tasks]
         for rank, task in enumerate(tasks):
             self.assertEqual(task.returncode, 0, texts[rank])
             self.assertIn(f"started by torchrun: process {rank} of 2 (RANK, WORLD_SIZE)",
                           texts[rank])
-        self.assertEqual(result_of(texts[0]), self.expected())
+        stop_and_resume.check_same(self, made, self.train_by_tutti_run(), texts[0])
+
+    def finish_two(self, first, second):
+        """What both said, after they have ended by themselves with codes that another start may cure."""
+        texts = [task.communicate(timeout=60)[0] for task in (first, second)]
+        for task, text in zip((first, second), texts):
+            self.assertEqual(task.returncode, 128, text)
+        return texts
+
+    def test_a_port_that_is_wrong_in_one_process_is_told_by_both(self):
+        port, wrong = free_ports(2)
+        flags = ["--start-timeout", "3"]
+        first, second = self.finish_two(self.start_by_torchrun(0, *flags, TUTTI_JOB_PORT=str(port)),
+                                        self.start_by_torchrun(1, *flags, TUTTI_JOB_PORT=str(wrong)))
+        self.assertIn("rank 1", first)
+        self.assertIn(f"127.0.0.1:{wrong}", second)
+
+    def test_a_name_that_is_wrong_in_one_process_is_told_by_both(self):
+        flags = ["--start-timeout", "3"]
+        hosts = {"LOCAL_WORLD_SIZE": "1", "TUTTI_JOB_TOKEN": "known to both"}
+        first, second = self.finish_two(self.start_by_torchrun(0, *flags, **hosts),
+                                        self.start_by_torchrun(1, *flags, **hosts, MASTER_ADDR="nowhere.invalid"))
+        self.assertIn("rank 1", first)
+        self.assertIn("nowhere.invalid", second)
 
     def test_processes_of_several_hosts_meet(self):
         netlab = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../scripts/netlab")
         if subprocess.run([netlab, "--check"], capture_output=True).returncode != 0:
             self.skipTest("this machine allows no network namespaces")
-        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "4", "--", *training()])
-        self.assertEqual(code, 0, text)
-        expected = result_of(text)
-        code, text = self.run_all(
-            [netlab, "--hosts", "2", "--ranks-per-host", "2", "--", "env", "RANK={rank}",
-             "WORLD_SIZE={size}", "LOCAL_WORLD_SIZE=2", "MASTER_ADDR=10.77.0.1", "MASTER_PORT=2222",
-             *training()])
-        self.assertEqual(code, 0, text)
-        self.assertEqual(result_of(text), expected, text)
+        for per_host in (1, 2):
+            processes = 2 * per_host
+            made = self.folder(f"netlab-{processes}")
+            code, text = self.run_all(
+                [netlab, "--hosts", "2", "--ranks-per-host", str(per_host), "--", "env", "RANK={rank}",
+                 "WORLD_SIZE={size}", f"LOCAL_WORLD_SIZE={per_host}", "MASTER_ADDR=10.77.0.1", "MASTER_PORT=2222",
+                 *training("--model-dir", made)])
+            self.assertEqual(code, 0, text)
+            self.assertIn(f"started by torchrun: process {processes - 1} of {processes}", text)
+            # Four workers may add in an order that suits the hosts, two have only one.
+            if processes == 2:
+                stop_and_resume.check_same(self, made, self.train_by_tutti_run(processes), text)
         self.assertRegex(text, r"chief +10\.77\.0\.1:\d+\n")
         self.assertRegex(text, r"worker +10\.77\.0\.1:\d+, 10\.77\.0\.2:\d+, 10\.77\.0\.2:\d+\n")
 
@@ -188,9 +221,11 @@ class Launchers(unittest.TestCase):
         self.assertRegex(text, r"a PMIx launcher \(prun, prterun\) started this process, as PMIX_RANK=\d")
 
     def test_a_stop_leaves_a_checkpoint_from_which_the_next_start_goes_on(self):
-        # Open MPI kills its processes a second after SIGTERM: on a busy machine that is no time for a checkpoint.
         with Mpich() as launcher:
             stop_and_resume.check(self, launcher, BIN)
+        # It kills its processes a second after SIGTERM: on a busy machine that is no time for a checkpoint.
+        with OpenMpi() as launcher:
+            stop_and_resume.check_hasty(self, launcher, BIN)
 
     def test_codes_tell_what_another_start_may_cure(self):
         for kind in (OpenMpi, Mpich):

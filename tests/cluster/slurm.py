@@ -7,10 +7,12 @@ Needs root and the packages slurm-wlm and munge (scripts/packages-soak.txt); exi
 test as skipped.
 """
 import argparse
+import contextlib
 import os
 import re
 import subprocess
 import sys
+import time
 import unittest
 
 import stop_and_resume
@@ -24,11 +26,6 @@ SKIPPED = 77
 def training(*flags, steps=20):
     return [f"{BIN}/fashion_mnist", "--model", "mlp", "--batch-size", "16", "--strategy",
             "allreduce", "--start-timeout", "30", "--max-steps", str(steps), *flags]
-
-
-def result_of(text):
-    found = re.search(r"test accuracy .*", text)
-    return found.group(0) if found else None
 
 
 class Slurm(unittest.TestCase):
@@ -48,12 +45,12 @@ class Slurm(unittest.TestCase):
         return done.returncode, done.stdout
 
     def test_srun_trains_as_tutti_run_does(self):
-        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training()])
+        expected, made = f"{self.folder}/tutti-run", f"{self.folder}/srun"
+        code, text = self.run_all([f"{BIN}/tutti", "run", "--workers", "2", "--", *training("--model-dir", expected)])
         self.assertEqual(code, 0, text)
-        expected = result_of(text)
-        code, text = self.run_all(["srun", "-n", "2", "--overcommit", *training()])
+        code, text = self.run_all(["srun", "-n", "2", "--overcommit", *training("--model-dir", made)])
         self.assertEqual(code, 0, text)
-        self.assertEqual(result_of(text), expected)
+        stop_and_resume.check_same(self, made, expected, text)
         self.assertRegex(text, r"started by Slurm: process 1 of 2 .*, step \d+\.0 on ")
 
     def test_processes_of_srun_meet_through_pmix(self):
@@ -84,22 +81,70 @@ class Slurm(unittest.TestCase):
         self.assertEqual(code, 2, text)
         self.assertIn("use srun", text)
 
-    def test_a_batch_script_without_srun_says_so(self):
+    def test_the_shell_of_an_allocation_is_no_step(self):
+        # So salloc starts its shell with LaunchParameters=use_interactive_step.
+        shell = ["salloc", "-n", "2", "--overcommit", "srun", "--interactive", "--preserve-env"]
+        code, text = self.run_all([*shell, "sh", "-c", 'echo "step $SLURM_STEP_ID"; exec "$@"', "sh", *training()])
+        self.assertIn("step 4294967290\n", text)
+        self.assertEqual(code, 2, text)
+        self.assertIn("use srun", text)
+        code, text = self.run_all([*shell, "mpirun.mpich", "-launcher", "fork", "-n", "2", *training()])
+        self.assertEqual(code, 0, text)
+        self.assertIn("started by MPICH: process 1 of 2", text)
+
+    def run_batch(self, *command):
+        """A batch script of two tasks, and what it said."""
         out = f"{self.folder}/batch.log"
-        code, _ = self.run_all(["sbatch", "--wait", "-n", "2", "--overcommit", "-o", out, "--wrap",
-                                " ".join(training())])
+        code, _ = self.run_all(["sbatch", "--wait", "-n", "2", "--overcommit", "-o", out, "--wrap", " ".join(command)])
         with open(out) as file:
-            text = file.read()
+            return code, file.read()
+
+    def test_a_batch_script_without_srun_says_so(self):
+        code, text = self.run_batch(*training())
         self.assertEqual(code, 2, text)
         self.assertIn("use srun", text)
 
-    def train_with_script(self, name, processes):
+    def test_other_launchers_work_in_a_batch_script(self):
+        for name, mpirun in (("MPICH", ["mpirun.mpich", "-launcher", "fork"]),
+                             ("Open MPI", ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe"])):
+            with self.subTest(name):
+                code, text = self.run_batch(*mpirun, "-n", "2", *training())
+                self.assertEqual(code, 0, text)
+                self.assertIn(f"started by {name}: process 1 of 2", text)
+                self.assertEqual(text.count("test accuracy"), 1, text)
+
+    def test_a_job_that_is_back_in_the_queue_has_another_name(self):
+        out = f"{self.folder}/requeued.log"
+        script = (f"srun -n 2 --overcommit {BIN}/tutti doctor; echo restarts=$SLURM_RESTART_COUNT.; "
+                  'test -n "$SLURM_RESTART_COUNT" || sleep 600')
+        _, job = self.run_all(["sbatch", "--parsable", "--requeue", "-n", "2", "--overcommit", "--open-mode=append",
+                               "-o", out, "--wrap", script])
+        job = job.strip()
+        self.wait_for_text(out, "restarts=.")
+        code, text = self.run_all(["scontrol", "requeue", job])
+        self.assertEqual(code, 0, text)
+        # It would be held back for two minutes.
+        text = self.wait_for_text(out, "restarts=1.", ["scontrol", "update", f"JobId={job}", "StartTime=now"])
+        self.assertEqual(set(re.findall(r"made from the job, ([\w.-]+)\)", text)), {f"slurm-{job}.0", f"slurm-{job}.0-1"}, text)
+
+    def wait_for_text(self, path, expected, meanwhile=("true",), seconds=120):
+        """What is in the file when that has come; a command is run again and again while it has not."""
+        text, deadline = "", time.monotonic() + seconds
+        while expected not in text and time.monotonic() < deadline:
+            self.run_all(list(meanwhile))
+            time.sleep(0.2)
+            with contextlib.suppress(FileNotFoundError), open(path) as file:
+                text = file.read()
+        self.assertIn(expected, text)
+        return text
+
+    def train_with_script(self, name, strategy, processes, *flags):
         """What a script of deploy/slurm says, made smaller for this machine."""
         script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../deploy/slurm", name)
         out, models = f"{self.folder}/{name}.log", f"{self.folder}/{name}.models"
         code, said = self.run_all(
-            ["sbatch", "--wait", "--nodes=1", f"--ntasks={processes}", "--ntasks-per-node=2",
-             "--cpus-per-task=1", "--overcommit", "-o", out, script, *training()[1:]],
+            ["sbatch", "--wait", "--nodes=1", f"--ntasks={processes}", *flags, "--cpus-per-task=1", "--overcommit",
+             "-o", out, script, *training("--strategy", strategy)[1:]],
             PROGRAM=training()[0], TUTTI_JOB_DIR=self.folder, MODEL_DIR=models)
         self.assertTrue(os.path.exists(out), said)
         with open(out) as file:
@@ -109,8 +154,8 @@ class Slurm(unittest.TestCase):
         self.assertTrue(any(name.startswith("checkpoint") for name in os.listdir(models)), os.listdir(models))
 
     def test_the_batch_scripts_of_deploy_train_and_save(self):
-        self.train_with_script("allreduce.sbatch", 2)
-        self.train_with_script("parameter_servers.sbatch", 4)
+        self.train_with_script("allreduce.sbatch", "allreduce", 2, "--ntasks-per-node=2")
+        self.train_with_script("parameter_servers.sbatch", "ps-async", 4)
 
     def test_mpirun_inside_srun_shows_both(self):
         code, text = self.run_all(["srun", "-n", "1", "--overcommit", "mpirun.mpich", "-launcher",
