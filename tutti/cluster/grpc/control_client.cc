@@ -11,6 +11,7 @@
 #include "proto/cluster.grpc.pb.h"
 #include "tutti/base/status.h"
 #include "tutti/base/thread.h"
+#include "tutti/base/thread_sanitizer.h"
 #include "tutti/cluster/grpc/socket_options.h"
 
 namespace tutti {
@@ -145,6 +146,7 @@ class ControlClient::State::Channel final : public ControlChannel {
       if (!state_->stopping) {
         calls_->insert(pending);
         pending->reader = prepare(&pending->context, request);
+        HandOver(pending);
         pending->reader->StartCall();
         pending->reader->Finish(&pending->reply, &pending->status, pending);
         return;
@@ -206,6 +208,7 @@ ControlClient::ControlClient() : state_(std::make_shared<State>()) {
     void* tag = nullptr;
     bool ok = false;
     while (state->queue.Next(&tag, &ok)) {
+      TakeOver(tag);
       const std::unique_ptr<State::Channel::Pending> call(
           static_cast<State::Channel::Pending*>(tag));
       call->Finished();

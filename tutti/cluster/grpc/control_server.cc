@@ -16,6 +16,7 @@
 #include "proto/cluster.grpc.pb.h"
 #include "tutti/base/status.h"
 #include "tutti/base/thread.h"
+#include "tutti/base/thread_sanitizer.h"
 #include "tutti/cluster/grpc/socket_options.h"
 
 namespace tutti {
@@ -114,6 +115,7 @@ class ControlServer::State::Call final : public Event {
     state_->handler->Handle(method_, std::move(request),
                             [this](absl::StatusOr<std::string> result) {
                               answered_ = true;
+                              HandOver(static_cast<Event*>(this));
                               writer_.Finish(ReplyOf(std::move(result)), grpc::Status::OK, this);
                             });
   }
@@ -163,6 +165,7 @@ class ControlServer::State::Watch final : public Event {
 
   // Once; whoever takes the watch out of the list calls it.
   void Answer() {
+    HandOver(static_cast<Event*>(this));
     writer_.Finish(ReplyOf(Unavailable("the task is shutting down")), grpc::Status::OK, this);
   }
 
@@ -248,7 +251,10 @@ ControlServer::ControlServer(ControlHandler* handler) : state_(std::make_unique<
   s.thread = ValueOrThrow(StartThread("the thread of the control plane", [&s] {
     void* tag = nullptr;
     bool ok = false;
-    while (s.queue->Next(&tag, &ok)) static_cast<Event*>(tag)->Happened(ok);
+    while (s.queue->Next(&tag, &ok)) {
+      TakeOver(tag);
+      static_cast<Event*>(tag)->Happened(ok);
+    }
   }));
 }
 
