@@ -43,9 +43,9 @@ double BytesOf(const ValueType& type);
 inline constexpr double kAssumedIterations = 10;
 NodeWork WorkOf(const Node& node);
 
-// Which input's producer would the passes compute the node together with, where nobody else reads
-// that input? Input 0 of a pass over memory behind a product, a convolution or another such pass;
-// the gradient of a plain descent behind a product. -1: none.
+// The input whose producer the passes would fuse with the node if that input has no other reader:
+// input 0 of a pass over memory that follows a product, a convolution or another such pass; the
+// gradient of a plain descent step that follows a product. -1: none.
 int JoinedInput(const Node& node);
 
 }  // namespace tutti::placement

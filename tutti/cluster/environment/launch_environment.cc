@@ -70,8 +70,8 @@ class Reader {
     }
     if (missing.empty()) return absl::OkStatus();
     return InvalidArgument(
-        "the environment of {} is there only in part: {}, but no {}; start the program by it, "
-        "unset what is left of it, or set TUTTI_LAUNCH=alone",
+        "the variables of {} are only partly set: {}, but no {}; start the program by it, unset "
+        "them, or set TUTTI_LAUNCH=alone",
         launcher, fmt::join(found, ", "), fmt::join(missing, ", "));
   }
 

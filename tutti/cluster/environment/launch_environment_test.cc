@@ -100,8 +100,8 @@ TEST(LaunchEnvironment, TfConfig) {
 
 TEST(LaunchEnvironment, HalfOfOneNamesWhatIsMissing) {
   EXPECT_EQ(ErrorOf({{"RANK", "1"}}),
-            "the environment of torchrun is there only in part: RANK=1, but no WORLD_SIZE, "
-            "MASTER_ADDR, MASTER_PORT; start the program by it, unset what is left of it, or set "
+            "the variables of torchrun are only partly set: RANK=1, but no WORLD_SIZE, "
+            "MASTER_ADDR, MASTER_PORT; start the program by it, unset them, or set "
             "TUTTI_LAUNCH=alone");
   EXPECT_THAT(ErrorOf({{"PMI_SIZE", "2"}}), HasSubstr("PMI_SIZE=2, but no PMI_RANK"));
   EXPECT_THAT(ErrorOf({{"OMPI_COMM_WORLD_SIZE", "2"}}), HasSubstr("but no OMPI_COMM_WORLD_RANK"));

@@ -10,15 +10,15 @@
 // BroadcastTo and SumToShape, which are each other's gradient.
 namespace tutti {
 
-// Which axes go (negative counts from the end; none given: all), and whether they stay as
-// dimensions of 1.
+// The axes to reduce (negative values count from the end; empty: all axes), and whether they are
+// kept as dimensions of size 1.
 //   Sum(x, {.axes = {0}});  Max(x, {.axes = {-1}, .keep_dims = true});
 struct ReduceOptions {
   std::vector<int64_t> axes = {};
   bool keep_dims = false;
 };
 
-// Of nothing (a reduced dimension of 0) the sum is 0, the product 1, the mean NaN, the maximum the
+// If a reduced dimension has size 0, the sum is 0, the product 1, the mean NaN, the maximum the
 // lowest and the minimum the highest value of the dtype. A NaN among the elements gives NaN.
 // Integers wrap around. 16-bit floats are summed in higher precision.
 Output Sum(Input x, const ReduceOptions& options = {}, std::string_view name = "");
@@ -27,17 +27,17 @@ Output Prod(Input x, const ReduceOptions& options = {}, std::string_view name = 
 // The gradient of Max and Min goes to all elements that reach the extreme, in equal shares.
 Output Max(Input x, const ReduceOptions& options = {}, std::string_view name = "");
 Output Min(Input x, const ReduceOptions& options = {}, std::string_view name = "");
-// Of bool. Of nothing All is true and Any is false.
+// Reduce bool values. If a reduced dimension has size 0, All is true and Any is false.
 Output All(Input x, const ReduceOptions& options = {}, std::string_view name = "");
 Output Any(Input x, const ReduceOptions& options = {}, std::string_view name = "");
 // Is every element of x, of a floating-point type, finite? Of nothing it is true.
 Output AllFinite(Input x, std::string_view name = "");
-// log(sum(exp(x))) without overflow. Of nothing it is -infinity.
+// log(sum(exp(x))) without overflow. -infinity if a reduced dimension has size 0.
 Output LogSumExp(Input x, const ReduceOptions& options = {}, std::string_view name = "");
 
-// Where along `axis` the largest (smallest) element stands, the first of them if there are several;
-// a NaN counts as the extreme. The axis goes. `dtype` of the result is int64 or int32. At run time
-// the axis must not be empty.
+// The index along `axis` of the largest (smallest) element, the first if there are several; a NaN
+// counts as the extreme. The axis is removed. `dtype` of the result is int64 or int32. At run time
+// the axis must not have size 0.
 Output ArgMax(Input x, int64_t axis, DType dtype = kInt64, std::string_view name = "");
 Output ArgMin(Input x, int64_t axis, DType dtype = kInt64, std::string_view name = "");
 

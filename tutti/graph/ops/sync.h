@@ -23,7 +23,8 @@ Output MutexAcquire(Input mutex, std::string_view name = "");
 // Passes the mutex to the next waiter. FAILED_PRECONDITION unless `token` is the holder's.
 Node* MutexRelease(Input mutex, Input token, std::string_view name = "");
 
-// --- Barrier: nobody goes on before `participants` have arrived; then it starts anew.
+// --- Barrier: BarrierWait waits until `participants` waiters have arrived; then a new round
+// begins.
 Output Barrier(Graph& graph, int64_t participants, std::string_view name = "",
                std::source_location where = std::source_location::current());
 // Returns the number of the round, from 0 on.

@@ -1,10 +1,9 @@
-// A value that goes to and fro between two tasks takes a round of steps to measure. Two unknowns,
-// two differences, so that what every step costs (the request, the answer, the nodes) falls out:
+// Latency and bandwidth are computed from differences between the times of two steps, so that the
+// costs that both steps have in common (request, answer, nodes) cancel out:
 //
 //   latency      9 crossings of 16 bytes  -  1 crossing          divided by 8
 //   bandwidth    2 crossings of 1 MB  -  the same nodes on one task, without the latencies
-//
-// The large value is the product of a column and a row, so that only a few KB are fed.
+// The large value is the product of a column and a row, so only a few KB are fed.
 #include "tutti/runtime/measure/link_probe.h"
 
 #include <algorithm>

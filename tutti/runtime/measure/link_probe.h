@@ -26,7 +26,7 @@ inline constexpr size_t kMostPairedTasks = 8;
 void ProbeTaskLinks(const WorkersByTask& workers, const std::string& home,
                     const std::vector<DeviceInfo>& devices, TaskLinks& links);
 
-// Puts the figures into `machines`, where it has tasks of these names.
+// Sets the measured links between those tasks that `machines` contains.
 void UseLinks(const TaskLinks& links, placement::Machines& machines);
 
 }  // namespace tutti

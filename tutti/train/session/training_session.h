@@ -15,9 +15,9 @@
 namespace tutti {
 
 struct TrainingSessionOptions {
-  // Of it are used: max_steps, model_dir, save_every, keep, log_every, summary_every, histograms
-  // (of weights), trace (of the chief's steps), start_timeout, program, quiet and verbose. The
-  // model_dir is the chief's; others need none.
+  // TrainingSession uses these fields: max_steps, model_dir, save_every, keep, log_every,
+  // summary_every, histograms (of weights), trace (of the chief's steps), start_timeout, program,
+  // quiet and verbose. Only the chief needs a model_dir.
   RunConfig run = {};
   SessionOptions session = {};  // a server of a cluster, or a target
   bool is_chief = true;         // gives variables their values, saves
@@ -27,7 +27,7 @@ struct TrainingSessionOptions {
   // is no number, Run throws Error (kOutOfRange) after the step.
   Output loss = {};
   std::vector<std::shared_ptr<Hook>> hooks = {};
-  int recoveries = 100;  // how often a session may be made anew after a task was lost
+  int recoveries = 100;  // most new sessions that are made after losses of tasks
 };
 
 // The training loop without an Estimator. The chief initialises the variables or restores its
@@ -55,8 +55,8 @@ class TrainingSession {
   TrainingSession(const TrainingSession&) = delete;
   TrainingSession& operator=(const TrainingSession&) = delete;
 
-  // Is the training over: RunConfig::max_steps updates, a hook that asks for it, a signal
-  // (train/stop.h)?
+  // True if the training is over: after RunConfig::max_steps updates, at the request of a hook, or
+  // after a stop signal (train/stop.h).
   bool ShouldStop() const;
   int64_t step() const;  // updates made, as this worker knows
 
@@ -69,7 +69,7 @@ class TrainingSession {
                train);
   }
 
-  // For what is no step, such as an evaluation in between.
+  // The current session, for runs that are not training steps, such as an evaluation.
   Session& session();
 
   // Ends the training: the chief saves, and waits up to RunConfig::start_timeout seconds for the
