@@ -1,4 +1,6 @@
 // Clusters of real processes on this host: `tutti server`, and this process as the client.
+#include "tests/cluster/processes.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -10,63 +12,18 @@
 #include <fstream>
 #include <functional>
 #include <future>
-#include <map>
 #include <regex>
 #include <sstream>
 #include <stop_token>
 #include <thread>
 
-#include "tutti/base/status.h"
-#include "tutti/cluster/target.h"
-#include "tutti/graph/op_def.h"
-#include "tutti/launch/local_cluster.h"
 #include "tutti/testing/sweep.h"
 #include "tutti/testing/temporary_directory.h"
-#include "tutti/tutti.h"
 
 namespace tutti {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr const char* kPs0 = "/job:ps/task:0";
-constexpr const char* kChief = "/job:chief/task:0";
-constexpr const char* kPs1 = "/job:ps/task:1";
-constexpr const char* kWorker = "/job:worker/task:0";
-
-struct Failure {
-  Code code = Code::kOk;
-  std::string text;
-};
-
-Failure FailureOf(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return {error.code(), error.what()};
-  }
-  return {};
-}
-
-std::vector<TaskStatus> StatusesOf(const std::string& target) {
-  return ValueOrThrow(StatusOfTarget({.target = target}));
-}
-
-TaskStatus StatusOf(const LocalCluster& cluster, const std::string& task) {
-  for (TaskStatus& status : StatusesOf(cluster.target(task))) {
-    if (status.task == task) return std::move(status);
-  }
-  return {};
-}
-
-// Looks until it is so, for at most a minute.
-bool Eventually(const std::function<bool()>& is_so) {
-  const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (!is_so()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-  }
-  return true;
-}
 
 // Whether a task has a link to another.
 bool HasLink(const LocalCluster& cluster, const std::string& from, const std::string& to) {
@@ -110,12 +67,6 @@ Output VariableOn(Graph& graph, const std::string& device, Tensor value, const s
                    .shape = value.shape(),
                    .build = [value](Graph& g) { return Constant(g, value); }},
                   name);
-}
-
-Tensor Ramp(int64_t n) {
-  Tensor tensor(kFloat32, {n});
-  for (int64_t i = 0; i < n; ++i) tensor.data<float>()[i] = float(i % 1000);
-  return tensor;
 }
 
 // A value of a queue that nobody fills.
@@ -551,70 +502,6 @@ TEST_F(ProcessesTest, StatusTellsOfMemoryLinksAndWhoWaits) {
   }
   stop.request_stop();
   EXPECT_EQ(run.get().code, Code::kCancelled);
-}
-
-// An op that only this process has.
-void AddStrangeOp() {
-  OpRegistry::Global().Add({.name = "OnlyTheClientHasThis",
-                            .infer =
-                                [](InferContext& c) {
-                                  c.SetOutput(0, kFloat32, Shape{});
-                                  return absl::OkStatus();
-                                },
-                            .stateful = true});
-}
-
-// Whatever a client sends, it is told what is wrong, and the task has its memory back.
-TEST_F(ProcessesTest, BadGraphsLeaveNothingBehind) {
-  AddStrangeOp();
-  LocalCluster cluster({.program = TUTTI_PROGRAM, .jobs = {{"ps", 1}, {"worker", 1}}});
-  const SessionOptions options = {.target = cluster.target(kWorker)};
-  const auto strange = [&] {
-    Graph graph;
-    const Node* const node = graph.Add({.op = "OnlyTheClientHasThis", .name = "strange"});
-    Session(graph, options).Run(node->output());
-  };
-  // Some MB in, 4 TB out.
-  constexpr int64_t kSide = int64_t{1} << 20;
-  const Tensor column = Ramp(kSide).Reshape({kSide, 1}), row = Ramp(kSide).Reshape({1, kSide});
-  const auto absurd = [&] {
-    Graph graph;
-    const Output a = Placeholder(graph, kFloat32, {kSide, 1});
-    const Output b = Placeholder(graph, kFloat32, {1, kSide});
-    Output product;
-    {
-      DeviceScope there(graph, kPs0);
-      product = a * b;
-    }
-    Session session(graph, options);
-    session.Run({{a, column}, {b, row}}, Sum(product * product));
-  };
-  const auto feed = [&](const Tensor& value) {
-    Graph graph;
-    const Output x = Placeholder(graph, kFloat32, {2});
-    return Session(graph, options).Run({{x, value}}, x * 2.0f);
-  };
-  const auto wrong_feed = [&] { feed(Ramp(kSide)); };
-  const auto once = [&] {
-    EXPECT_THAT(FailureOf(strange).text, HasSubstr("there is no op \"OnlyTheClientHasThis\""));
-    const Failure too_large = FailureOf(absurd);
-    EXPECT_EQ(too_large.code, Code::kResourceExhausted) << too_large.text;
-    EXPECT_THAT(FailureOf(wrong_feed).text, HasSubstr("[1048576]"));
-  };
-  for (int i = 0; i < 3; ++i) once();
-  std::map<std::string, int64_t> before;
-  for (const char* task : {kPs0, kWorker}) before[task] = StatusOf(cluster, task).memory_bytes;
-  const int rounds = testing::SweepCount(30, 300);
-  for (int i = 0; i < rounds; ++i) once();
-  for (const char* task : {kPs0, kWorker}) {
-    // A round that kept its 8 MB of feeds would take 240 MB in all.
-    EXPECT_LT(StatusOf(cluster, task).memory_bytes, before[task] + (int64_t{64} << 20)) << task;
-    EXPECT_TRUE(Eventually([&] {
-      const TaskStatus status = StatusOf(cluster, task);
-      return status.sessions == 0 && status.registered_steps == 0 && status.steps.empty();
-    })) << task;
-  }
-  EXPECT_EQ(feed(Tensor::Of<float>({2}, {1, 2})).ToString(), "float32 [2] {2, 4}");
 }
 
 TEST_F(ProcessesTest, MistakesAreToldAndTheServerLives) {

@@ -46,6 +46,7 @@ class MasterService {
 
  private:
   struct Session;
+  static std::shared_ptr<Session> MakeSession();
   std::shared_ptr<Session> Find(const Peer* client, uint64_t number) const;
   void CreateNow(const std::shared_ptr<Peer>& client, std::string_view fields,
                  const std::vector<Tensor>& tensors, const ControlDone& done);

@@ -266,7 +266,11 @@ absl::StatusOr<std::shared_ptr<Peer>> TaskPeers::Reach(const std::string& task, 
         absl::Status status = answer.ok() ? DecodeStatus(answer->fields) : answer.status();
         hello_answered.Set(std::move(status));
       });
-  TUTTI_RETURN_IF_ERROR(hello_answered.Wait());
+  if (const absl::Status status = hello_answered.Wait(); !status.ok()) {
+    // Before the control connection ends, which would break the link without telling why.
+    peer->Close(status);
+    return status;
+  }
   peer->set_control(control.channel);
   return peer;
 }
