@@ -52,6 +52,9 @@ constexpr int64_t kLookEvery = 50'000'000;  // nanoseconds, while the membership
 constexpr int kMostUnseen = 20;
 // For a letter to a worker that may be gone.
 constexpr auto kPatience = std::chrono::seconds(1);
+// Calls of the store that ask whether this worker still has its place, and the pause between them.
+constexpr int kPlaceCalls = 5;
+constexpr auto kPlacePause = std::chrono::milliseconds(20);
 constexpr std::string_view kEnd = "the end";
 
 // The ranks that are present, then the texts, each with its length.
@@ -161,9 +164,12 @@ void QueuePeers::Rethrow(const Error& error) const {
   if (membership_ != nullptr &&
       (error.code() == Code::kAborted || error.code() == Code::kUnavailable)) {
     absl::Status place = membership_->CheckPlace();
-    // The connection to the store may be one of those that the others closed. A second call makes a
-    // new one, over which the store answers.
-    if (absl::IsUnavailable(place)) place = membership_->CheckPlace();
+    // The connection to the store may be one of those that the others have closed. Another call
+    // makes a new one, over which the store answers.
+    for (int call = 1; call < kPlaceCalls && absl::IsUnavailable(place); ++call) {
+      std::this_thread::sleep_for(kPlacePause);
+      place = membership_->CheckPlace();
+    }
     throw Error(Code::kUnavailable,
                 absl::IsAborted(place) ? std::string(MessageOf(place)) : error.what());
   }
