@@ -207,9 +207,16 @@ class TrainingOverEtcd(unittest.TestCase):
 
     def test_a_slow_etcd_is_waited_for(self):
         """Two of its members stand still for longer than a lease lasts; the one that leads does not."""
-        slow = [i for i in range(etcd.MEMBERS) if i != self.etcd.leader()]
-        self.train_without_majority("ps-async", 8, lambda: [self.etcd.stop(i) for i in slow],
-                                    lambda: [self.etcd.go_on(i) for i in slow])
+        slow = []
+
+        def take():
+            # Not earlier: while a training takes the cores, another member may come to lead.
+            leader = self.etcd.leader()
+            slow[:] = [i for i in range(etcd.MEMBERS) if i != leader]
+            for member in slow:
+                self.etcd.stop(member)
+
+        self.train_without_majority("ps-async", 8, take, lambda: [self.etcd.go_on(i) for i in slow])
 
     def test_a_leader_that_stood_still_may_end_leases_and_the_job_says_so(self):
         """Nobody was elected meanwhile, since another member stood still, too: it goes by its clock."""
